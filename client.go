@@ -1,0 +1,75 @@
+package later
+
+import (
+	"context"
+	"fmt"
+)
+
+// Inserter stores new jobs: every [Store] is one.
+type Inserter interface {
+	// Insert stores all jobs or none, in the order given, and returns the id of
+	// each. It returns after they are durable. It is never retried by itself:
+	// after [ErrUnavailable] the jobs may have been stored.
+	Insert(ctx context.Context, jobs []NewJob) ([]Enqueued, error)
+}
+
+// Enqueued is what became of a request.
+type Enqueued struct {
+	ID int64
+}
+
+// Client enqueues jobs. It runs nothing, holds no connection of its own, and
+// needs no handlers. It is safe for concurrent use. The stores have its methods
+// themselves; a Client of one's own is needed only around another [Inserter].
+type Client struct {
+	store Inserter
+}
+
+// NewClient returns a client that inserts into store.
+func NewClient(store Inserter) *Client { return &Client{store: store} }
+
+// Enqueue stores one job; when it returns without an error, the job is durable
+// and will be run. To enqueue a job together with other changes, in one
+// transaction, use the store's EnqueueTx. After an error that matches
+// [ErrUnavailable] the job may have been stored or not: enqueueing it again may
+// run it twice.
+func (c *Client) Enqueue(ctx context.Context, args Args, opts Options) (Enqueued, error) {
+	done, err := c.EnqueueMany(ctx, []Request{{Args: args, Options: opts}})
+	if err != nil {
+		return Enqueued{}, err
+	}
+	return done[0], nil
+}
+
+// EnqueueMany stores all jobs or none, and returns their ids in the order of
+// the requests. Without requests it does nothing.
+func (c *Client) EnqueueMany(ctx context.Context, requests []Request) ([]Enqueued, error) {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	jobs, err := BuildMany(requests)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue: %w", err)
+	}
+	done, err := c.store.Insert(ctx, jobs)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue: %w", err)
+	}
+	return done, nil
+}
+
+// BuildMany is [Build] for several requests; its error says which one is wrong.
+func BuildMany(requests []Request) ([]NewJob, error) {
+	jobs := make([]NewJob, len(requests))
+	for i, r := range requests {
+		job, err := Build(r.Args, r.Options)
+		if err != nil && len(requests) > 1 {
+			return nil, fmt.Errorf("job %d of %d: %w", i+1, len(requests), err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		jobs[i] = job
+	}
+	return jobs, nil
+}

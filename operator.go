@@ -1,0 +1,118 @@
+package later
+
+import (
+	"context"
+	"time"
+)
+
+// Operator is the half of a [Store] for people: looking and steering. None of
+// it can overwrite what a running job's worker does: an operation on a job
+// whose lease holds is refused with [ErrRunning], but for Cancel, which asks.
+type Operator interface {
+	// Status counts the jobs by queue and state. It reads the whole table.
+	Status(ctx context.Context) ([]StatusRow, error)
+	// Find returns a job: waiting, running or dead, or, from the log, ended;
+	// else ErrNotFound.
+	Find(ctx context.Context, id int64) (*JobInfo, error)
+	// List returns waiting, running or dead jobs, newest id first. Payloads are
+	// included.
+	List(ctx context.Context, f Filter) ([]*JobInfo, error)
+
+	// Retry makes a waiting job due now, or brings a dead one back under its
+	// id: with attempt and crashes 0, its generation one higher, due now, its
+	// errors kept, its expiry removed.
+	Retry(ctx context.Context, id int64) error
+	// Cancel ends a job that is not running at once, and asks the worker of a
+	// running one to stop: its handler's context ends, and unless it returns
+	// nil (done) the job ends as cancelled. running says which it was. A dead
+	// job is refused with ErrNotFound: drop it instead.
+	Cancel(ctx context.Context, id int64) (running bool, err error)
+	// Delete removes a waiting or dead job for good.
+	Delete(ctx context.Context, id int64) error
+
+	// RetryDead and DropDead do it to the dead jobs that f selects (its State
+	// is ignored), in the order of their ids, f.Limit at a time: they return how
+	// many, and 0 when none is left.
+	RetryDead(ctx context.Context, f Filter) (int, error)
+	DropDead(ctx context.Context, f Filter) (int, error)
+
+	// Workers returns the workers that were alive lately, by name.
+	Workers(ctx context.Context) ([]WorkerInfo, error)
+}
+
+// State is where a job is in its life. It is derived from the row, not stored.
+type State string
+
+const (
+	StateScheduled State = "scheduled" // its first run_at has not come
+	StateReady     State = "ready"     // due, and waiting for a worker
+	StateRunning   State = "running"   // its lease holds
+	StateRetry     State = "retry"     // tried before; its next run_at has not come
+	StateLost      State = "lost"      // its lease has ended; the next claim takes it
+	StateDead      State = "dead"
+	StateEnded     State = "ended" // only the log knows it
+)
+
+// StatusRow is a count of jobs.
+type StatusRow struct {
+	Queue string
+	State State
+	Count int64
+	// Oldest is the run_at of the longest-waiting job, for ready and lost; else
+	// zero.
+	Oldest time.Time
+}
+
+// Filter selects jobs; zero fields select all.
+type Filter struct {
+	State  State
+	Queue  string
+	Kind   string
+	Tenant *string // nil: any; pointing to "": those without a tenant
+	// ErrorLike selects dead jobs whose last error contains this text.
+	ErrorLike string
+	Reason    DeadReason // of dead jobs
+	// IDs selects these jobs only; empty: any.
+	IDs []int64
+	// Before selects ids below it, for paging; 0: from the newest.
+	Before int64
+	// Limit is the most that is returned or changed; 0 is 100.
+	Limit int
+}
+
+// DefaultListLimit is how many jobs a Filter without a Limit selects.
+const DefaultListLimit = 100
+
+// JobInfo is a job as people see it.
+type JobInfo struct {
+	Record
+	State State
+	// Of the lease, when there is one:
+	Worker     string
+	ClaimedAt  time.Time
+	LeaseUntil time.Time
+	// CancelAt is when cancelling was asked for; zero if never.
+	CancelAt time.Time
+	// Of a dead job:
+	DiedAt     time.Time
+	DeadReason DeadReason
+	// Log are the job's finished attempts as far as the history reaches, oldest
+	// first; only Find fills it, at most 100.
+	Log []LogEntry
+	// Now is the database's clock when this was read.
+	Now time.Time
+}
+
+// LogEntry is one finished attempt.
+type LogEntry struct {
+	JobID      int64
+	Attempt    int
+	Queue      string
+	Kind       string
+	Tenant     string
+	Outcome    Outcome
+	Worker     string
+	StartedAt  time.Time // zero when it never ran
+	FinishedAt time.Time
+	Error      string
+}
