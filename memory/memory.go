@@ -1,0 +1,224 @@
+// Package memory is a [later.Store] in the memory of one process, for unit
+// tests: it keeps the whole contract (package storetest runs on it), needs no
+// database, and loses everything with its process.
+//
+// Its clock is time.Now and it starts no goroutine and no timer, so inside a
+// testing/synctest bubble its jobs live by the bubble's fake clock: a job with
+// a delay of a day is due after a time.Sleep of a day that takes no time.
+//
+// It has no transactions, and so neither EnqueueTx nor DoneTx: code that uses
+// them is tested on the database that it is written for (package sqlite needs
+// no server).
+package memory
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+const (
+	// logRetention is how long Maintain keeps the log of finished attempts: the
+	// databases' default.
+	logRetention = 7 * 24 * time.Hour
+	// workerRetention is how long a worker that left without saying so is
+	// shown. Chosen: several times the interval between beats.
+	workerRetention = 5 * time.Minute
+	// latest is the last run_at that can be stored: in whole milliseconds, as
+	// the coarsest of the databases has them.
+	latest = -time.Millisecond
+)
+
+// Store keeps jobs in memory; [New] makes it. It is safe for concurrent use.
+type Store struct {
+	*later.Client
+
+	mu      sync.Mutex
+	closed  bool
+	lastID  int64
+	jobs    map[int64]*job
+	ready   map[string]*queue
+	dead    map[int64]*deadJob
+	log     map[int64][]later.LogEntry // by job, oldest first
+	workers map[string]later.WorkerInfo
+}
+
+var _ later.Store = (*Store)(nil)
+
+// New returns an empty store.
+func New() *Store {
+	s := &Store{
+		jobs:    map[int64]*job{},
+		ready:   map[string]*queue{},
+		dead:    map[int64]*deadJob{},
+		log:     map[int64][]later.LogEntry{},
+		workers: map[string]later.WorkerInfo{},
+	}
+	s.Client = later.NewClient(s)
+	return s
+}
+
+// Migrate does nothing: there are no tables.
+func (s *Store) Migrate(ctx context.Context) error {
+	_, unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	unlock()
+	return nil
+}
+
+// CheckSchema returns nil: there are no tables.
+func (s *Store) CheckSchema(ctx context.Context) error { return s.Migrate(ctx) }
+
+// Close makes every later call return [later.ErrClosed]. What was stored stays
+// in memory as long as the store does, and cannot be reached any more.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// lock begins an operation: it returns the clock's time, the same for all that
+// the operation does, and what ends it.
+func (s *Store) lock(ctx context.Context) (now time.Time, unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, nil, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return time.Time{}, nil, later.ErrClosed
+	}
+	// UTC strips the location and Round the monotonic reading, as a database does.
+	return time.Now().UTC().Round(0), s.mu.Unlock, nil
+}
+
+// job is a waiting or running job.
+type job struct {
+	later.Record
+	lease    *lease
+	cancelAt time.Time
+}
+
+// lease is a claim on a job. It stays after its end until somebody takes the
+// job, because its holder is told so by the next claim.
+type lease struct {
+	token     int64
+	holder    string
+	claimedAt time.Time
+	until     time.Time
+}
+
+// holds reports whether the job is running at now.
+func (j *job) holds(now time.Time) bool { return j.lease != nil && !j.lease.until.Before(now) }
+
+// lost is 1 when the job's worker was lost and no claim has counted it yet.
+func (j *job) lost(now time.Time) int {
+	if j.lease != nil && j.lease.until.Before(now) {
+		return 1
+	}
+	return 0
+}
+
+func (j *job) expired(now time.Time) bool {
+	return !j.ExpiresAt.IsZero() && !j.ExpiresAt.After(now)
+}
+
+// deadJob is a job that waits for a person's decision.
+type deadJob struct {
+	later.Record
+	diedAt time.Time
+	reason later.DeadReason
+}
+
+// held returns the job that l holds, or nil when the lease is lost.
+func (s *Store) held(l later.Lease) *job {
+	j := s.jobs[l.ID]
+	if j == nil || j.lease == nil || j.lease.token != l.Token {
+		return nil
+	}
+	return j
+}
+
+// add makes j a waiting job.
+func (s *Store) add(j *job) {
+	s.jobs[j.ID] = j
+	q := s.ready[j.Queue]
+	if q == nil {
+		q = &queue{}
+		s.ready[j.Queue] = q
+	}
+	q.add(j)
+}
+
+// remove takes j out of the store.
+func (s *Store) remove(j *job) {
+	delete(s.jobs, j.ID)
+	q := s.ready[j.Queue]
+	q.remove(j)
+	if q.empty() {
+		delete(s.ready, j.Queue)
+	}
+}
+
+// move changes the job's run_at and its place in the queue with it.
+func (s *Store) move(j *job, runAt time.Time) {
+	q := s.ready[j.Queue]
+	q.remove(j)
+	j.RunAt = runAt
+	q.add(j)
+}
+
+// record finishes an attempt in the log.
+func (s *Store) record(j *later.Record, l *lease, outcome later.Outcome, finishedAt time.Time, text string) {
+	entry := later.LogEntry{
+		JobID: j.ID, Attempt: j.Attempt, Queue: j.Queue, Kind: j.Kind, Tenant: j.Tenant,
+		Outcome: outcome, FinishedAt: finishedAt, Error: text,
+	}
+	if l != nil {
+		entry.Worker, entry.StartedAt = l.holder, l.claimedAt
+	}
+	s.log[j.ID] = append(s.log[j.ID], entry)
+}
+
+// copyRecord is a deep copy: neither side sees what the other changes.
+func copyRecord(r later.Record) later.Record {
+	r.Payload = copyBytes(r.Payload)
+	r.Checkpoint = copyBytes(r.Checkpoint)
+	r.Headers = maps.Clone(r.Headers)
+	r.Errors = copyErrors(r.Errors)
+	return r
+}
+
+// copyBytes keeps the difference between nil and empty.
+func copyBytes(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	return append([]byte{}, b...)
+}
+
+func copyErrors(errors []later.AttemptError) []later.AttemptError {
+	if len(errors) == 0 {
+		return nil
+	}
+	kept := make([]later.AttemptError, len(errors))
+	for i, e := range errors {
+		e.At = e.At.UTC().Round(0)
+		kept[i] = e
+	}
+	return kept
+}
+
+// inTime is at, or the last run_at that can be stored.
+func inTime(at time.Time) time.Time {
+	if end := later.Horizon.Add(latest); at.After(end) {
+		return end
+	}
+	return at
+}

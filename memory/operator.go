@@ -1,0 +1,129 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+// Retry implements [later.Operator].
+func (s *Store) Retry(ctx context.Context, id int64) error {
+	now, unlock, err := s.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("retry job %d: %w", id, err)
+	}
+	defer unlock()
+	if d := s.dead[id]; d != nil {
+		s.revive(d, now)
+		return nil
+	}
+	j, err := s.idle(id, now)
+	if err != nil {
+		return fmt.Errorf("retry job %d: %w", id, err)
+	}
+	if j.RunAt.After(now) { // a job that waits already keeps its place
+		s.move(j, now)
+	}
+	return nil
+}
+
+// revive brings a dead job back.
+func (s *Store) revive(d *deadJob, now time.Time) {
+	delete(s.dead, d.ID)
+	j := &job{Record: d.Record}
+	j.Attempt, j.Crashes, j.RunAt, j.ExpiresAt = 0, 0, now, time.Time{}
+	j.Generation++
+	s.add(j)
+}
+
+// idle returns a job that waits.
+func (s *Store) idle(id int64, now time.Time) (*job, error) {
+	j := s.jobs[id]
+	if j == nil {
+		return nil, later.ErrNotFound
+	}
+	if j.holds(now) {
+		return nil, later.ErrRunning
+	}
+	return j, nil
+}
+
+// Cancel implements [later.Operator].
+func (s *Store) Cancel(ctx context.Context, id int64) (running bool, err error) {
+	now, unlock, err := s.lock(ctx)
+	if err != nil {
+		return false, fmt.Errorf("cancel job %d: %w", id, err)
+	}
+	defer unlock()
+	j := s.jobs[id]
+	if j == nil {
+		return false, fmt.Errorf("cancel job %d: %w", id, later.ErrNotFound)
+	}
+	if j.holds(now) {
+		if j.cancelAt.IsZero() {
+			j.cancelAt = now
+		}
+		return true, nil
+	}
+	s.end(j, later.OutcomeCancelled, now)
+	return false, nil
+}
+
+// Delete implements [later.Operator].
+func (s *Store) Delete(ctx context.Context, id int64) error {
+	now, unlock, err := s.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("delete job %d: %w", id, err)
+	}
+	defer unlock()
+	if d := s.dead[id]; d != nil {
+		s.drop(d, now)
+		return nil
+	}
+	j, err := s.idle(id, now)
+	if err != nil {
+		return fmt.Errorf("delete job %d: %w", id, err)
+	}
+	s.end(j, later.OutcomeDeleted, now)
+	return nil
+}
+
+// end removes a job that is not running.
+func (s *Store) end(j *job, outcome later.Outcome, now time.Time) {
+	if j.lease != nil {
+		s.record(&j.Record, j.lease, later.OutcomeLost, now, "")
+	}
+	s.record(&j.Record, nil, outcome, now, "")
+	s.remove(j)
+}
+
+func (s *Store) drop(d *deadJob, now time.Time) {
+	s.record(&d.Record, nil, later.OutcomeDeleted, now, "")
+	delete(s.dead, d.ID)
+}
+
+// RetryDead implements [later.Operator].
+func (s *Store) RetryDead(ctx context.Context, f later.Filter) (int, error) {
+	return s.eachDead(ctx, "retry", f, s.revive)
+}
+
+// DropDead implements [later.Operator].
+func (s *Store) DropDead(ctx context.Context, f later.Filter) (int, error) {
+	return s.eachDead(ctx, "drop", f, s.drop)
+}
+
+func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act func(*deadJob, time.Time)) (int, error) {
+	now, unlock, err := s.lock(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("%s dead jobs: %w", verb, err)
+	}
+	defer unlock()
+	f.State = later.StateDead
+	infos := s.selected(f, now)
+	for i := range min(len(infos), limitOf(f)) {
+		act(s.dead[infos[len(infos)-1-i].ID], now) // the lowest ids first
+	}
+	return min(len(infos), limitOf(f)), nil
+}
