@@ -1,0 +1,85 @@
+// Package request reads requests for jobs that people and programs write as
+// text: values of flags, and JSON lines.
+package request
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+// Duration reads a duration: Go's notation (1h30m, 250ms), before which days
+// may stand (3d, 1d12h); a day is 24 hours.
+func Duration(field, text string) (time.Duration, error) {
+	fault := &later.FieldError{Field: field, Reason: fmt.Sprintf("is %q; a duration is written as 30s, 10m, 24h or 3d", short(text))}
+	var days time.Duration
+	rest := text
+	if number, after, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || time.Duration(n) > math.MaxInt64/(24*time.Hour) {
+			return 0, fault
+		}
+		days, rest = time.Duration(n)*24*time.Hour, after
+		if rest == "" {
+			return days, nil
+		}
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || days > 0 && (d < 0 || days > math.MaxInt64-d) {
+		return 0, fault
+	}
+	return days + d, nil
+}
+
+// Time reads an instant as RFC 3339 writes it, with its zone.
+func Time(field, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, &later.FieldError{Field: field, Reason: fmt.Sprintf(
+			"is %q; a time is written as 2030-01-31T08:00:00Z or 2030-01-31T08:00:00+02:00", short(text))}
+	}
+	return t, nil
+}
+
+// Attempts reads a number of attempts, or the word unlimited.
+func Attempts(field, text string) (int, error) {
+	if text == "unlimited" {
+		return later.UnlimitedAttempts, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 {
+		return 0, &later.FieldError{Field: field, Reason: fmt.Sprintf(
+			"is %q; it goes from 1 to %d, or is unlimited", short(text), later.UnlimitedAttempts)}
+	}
+	return int(n), nil
+}
+
+// Priority reads a priority.
+func Priority(field, text string) (int16, error) {
+	n, err := strconv.ParseInt(text, 10, 16)
+	if err != nil {
+		return 0, &later.FieldError{Field: field, Reason: fmt.Sprintf(
+			"is %q; it goes from %d (runs first) to %d", short(text), math.MinInt16, math.MaxInt16)}
+	}
+	return int16(n), nil
+}
+
+// positive refuses what Options would take for "not set".
+func positive(field string, d time.Duration, err error) (time.Duration, error) {
+	if err == nil && d <= 0 {
+		err = &later.FieldError{Field: field, Reason: fmt.Sprintf("is %v; it must be more than nothing", d)}
+	}
+	return d, err
+}
+
+// Positive is [Duration] for a field in which nothing and less make no sense.
+func Positive(field, text string) (time.Duration, error) {
+	d, err := Duration(field, text)
+	return positive(field, d, err)
+}
+
+func short(text string) string { return later.CleanText(text, 60) }
