@@ -1,0 +1,7 @@
+//go:build unix && !linux && !freebsd
+
+package command
+
+import "syscall"
+
+func dieWithParent(*syscall.SysProcAttr) {}
