@@ -1,0 +1,51 @@
+# Everything that a contributor or a machine runs on this repository.
+# The targets are explained by `make help`, and in CONTRIBUTING.md.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# How long `make fuzz` searches with each fuzz target.
+FUZZTIME ?= 10s
+# Arguments of the chaos program: `make chaos CHAOS="-help"` lists them.
+CHAOS ?=
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1 | \2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
+		sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1: \2/p' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## a small shop, its workers and what goes wrong, in one minute
+	go run ./cmd/later demo
+
+.PHONY: test
+test: bin/run bin/gotest ## all tests, with the race detector, against real databases
+	./script/install
+	bin/run -- bin/gotest -race -count=1 ./...
+
+.PHONY: check
+check: bin/staticcheck ## formatting, go vet, staticcheck, and the build of every module
+	./script/check
+
+.PHONY: fuzz
+fuzz: bin/run ## search with each fuzz target for a short time (FUZZTIME=10s)
+	./script/install
+	bin/run -- ./script/fuzz $(FUZZTIME)
+
+.PHONY: chaos
+chaos: ## kill workers and databases at random, then check the history (long)
+	./script/install
+	go run ./chaos $(CHAOS)
+
+.PHONY: clean
+clean: ## remove what the other targets built
+	rm -rf bin
+
+# Go decides what is out of date: these always run, and are quick when nothing changed.
+.PHONY: bin/run bin/gotest bin/staticcheck
+bin/run:
+	@go build -o $@ ./internal/testdb/run
+bin/gotest:
+	@go build -o $@ ./internal/gotest
+bin/staticcheck:
+	@go -C tools build -o ../$@ honnef.co/go/tools/cmd/staticcheck
