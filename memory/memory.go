@@ -27,9 +27,6 @@ const (
 	// workerRetention is how long a worker that left without saying so is
 	// shown. Chosen: several times the interval between beats.
 	workerRetention = 5 * time.Minute
-	// latest is the last run_at that can be stored: in whole milliseconds, as
-	// the coarsest of the databases has them.
-	latest = -time.Millisecond
 )
 
 // Store keeps jobs in memory; [New] makes it. It is safe for concurrent use.
@@ -45,6 +42,10 @@ type Store struct {
 	log     map[int64][]later.LogEntry // by job, oldest first
 	workers map[string]later.WorkerInfo
 }
+
+// latest is the last run_at that can be stored: the Horizon in the databases'
+// coarsest clock, which has milliseconds.
+var latest = later.Horizon.Add(-time.Millisecond)
 
 var _ later.Store = (*Store)(nil)
 
@@ -217,8 +218,8 @@ func copyErrors(errors []later.AttemptError) []later.AttemptError {
 
 // inTime is at, or the last run_at that can be stored.
 func inTime(at time.Time) time.Time {
-	if end := later.Horizon.Add(latest); at.After(end) {
-		return end
+	if at.After(latest) {
+		return latest
 	}
 	return at
 }
