@@ -28,7 +28,7 @@ type PgBouncer struct {
 // Prepared statements of the protocol are off, as in every PgBouncer before 1.21.
 // Settings in cfg go into its section [pgbouncer].
 func StartPgBouncer(ctx context.Context, server *Server, cfg Config) (*PgBouncer, error) {
-	program, err := findPgBouncer()
+	program, err := findPgBouncer(debianSbin)
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,16 @@ import (
 	"strconv"
 )
 
-// findPostgres returns the folder of the newest PostgreSQL server's programs.
-func findPostgres() (string, error) {
-	// Debian keeps the server's programs out of PATH, one folder per major version.
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+// The folders in which Debian keeps what is not in an ordinary user's PATH.
+const (
+	debianPostgres = "/usr/lib/postgresql" // one folder per major version
+	debianSbin     = "/usr/sbin"
+)
+
+// findPostgres returns the folder of the newest PostgreSQL server's programs, from
+// below the folder debian or from PATH.
+func findPostgres(debian string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(debian, "*", "bin", "initdb"))
 	if err != nil {
 		return "", fmt.Errorf("pgserver: %w", err)
 	}
@@ -38,14 +44,14 @@ func findPostgres() (string, error) {
 	return "", fmt.Errorf("pgserver: no PostgreSQL server found: install the Debian package postgresql-15 (script/install does)")
 }
 
-// findPgBouncer returns the path of the program.
-func findPgBouncer() (string, error) {
+// findPgBouncer returns the path of the program, from PATH or the folder sbin.
+func findPgBouncer(sbin string) (string, error) {
 	if path, err := exec.LookPath("pgbouncer"); err == nil {
 		return path, nil
 	}
-	// An ordinary user's PATH lacks /usr/sbin on Debian.
-	if _, err := os.Stat("/usr/sbin/pgbouncer"); err == nil {
-		return "/usr/sbin/pgbouncer", nil
+	path := filepath.Join(sbin, "pgbouncer")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
 	return "", fmt.Errorf("pgserver: no PgBouncer found: install the Debian package pgbouncer (script/install does)")
 }

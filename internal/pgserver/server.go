@@ -59,7 +59,7 @@ type Server struct {
 // As root the server runs as the user postgres, or nobody where there is none,
 // because PostgreSQL refuses to run as root.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	bin, err := findPostgres()
+	bin, err := findPostgres(debianPostgres)
 	if err != nil {
 		return nil, err
 	}
