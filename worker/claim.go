@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+// claimBound is the longest that a claim may take: beyond half the lease there
+// would be too little of it left.
+func (r *run) claimBound() time.Duration { return min(10*time.Second, r.cfg.Lease/2) }
+
+// claimLoop claims as many jobs as slots are free, until the run stops.
+func (r *run) claimLoop() {
+	poll := time.NewTimer(jitter(r.cfg.Poll))
+	defer poll.Stop()
+	for r.waitForClaim(poll) {
+		r.claim()
+	}
+}
+
+// waitForClaim returns true when a claim may find work for a free slot, and
+// false when there are to be no more claims. After a claim that came back full
+// it returns as soon as a slot is free; after one that did not, at the next
+// poll: an idle worker asks once in each Poll.
+func (r *run) waitForClaim(poll *time.Timer) bool {
+	for {
+		r.mu.Lock()
+		ready := r.free() > 0 && r.shares.anyMore()
+		stopping := r.stopping
+		idle := !ready && r.busy+r.hooking+len(r.results)+r.inHand == 0
+		if r.untilEmpty && idle && r.touched {
+			// Jobs may have made jobs.
+			r.touched = false
+			r.shares.refresh()
+			ready, idle = true, false
+		}
+		r.mu.Unlock()
+		if stopping {
+			return false
+		}
+		if ready {
+			return true
+		}
+		if r.untilEmpty && idle {
+			found, err := r.sweep()
+			if r.answered("sweep", err) && found == 0 {
+				r.endEmpty()
+				return false
+			}
+			continue
+		}
+		select {
+		case <-r.wakeClaim:
+		case <-poll.C:
+			poll.Reset(jitter(r.cfg.Poll))
+			r.mu.Lock()
+			r.shares.refresh()
+			r.mu.Unlock()
+		case <-r.stopped:
+			return false
+		}
+	}
+}
+
+// endEmpty ends a Drain that found nothing more to do.
+func (r *run) endEmpty() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.empty = true
+	soft := time.Now().Add(r.cfg.DrainTimeout)
+	r.stopLocked(soft, soft.Add(DrainReserve))
+}
+
+// claim asks the store once and starts what it gets.
+func (r *run) claim() {
+	r.mu.Lock()
+	limits := r.shares.divide(r.free(), r.cfg.Concurrency)
+	for _, limit := range limits {
+		r.claiming += limit.Limit
+	}
+	r.mu.Unlock()
+	if len(limits) == 0 {
+		return
+	}
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.claiming = 0
+		wake(r.wakeSweep)
+	}()
+	req := later.ClaimRequest{
+		Queues: limits, Kinds: r.kinds, Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
+	}
+	for _, limit := range limits {
+		req.Limit += limit.Limit
+	}
+	// The lease counts from before the statement was sent, and so ends here
+	// never later than in the database.
+	leaseEnds := time.Now().Add(r.cfg.Lease)
+	ctx, cancel := r.op(r.claimBound())
+	jobs, err := r.store.Claim(ctx, req)
+	cancel()
+	if !r.answered("claim", err) {
+		return
+	}
+	r.counters.add(func(s *Stats) {
+		s.LastClaim = time.Now()
+		s.Claimed += int64(len(jobs))
+	})
+	r.mu.Lock()
+	r.shares.learn(limits, jobs)
+	r.mu.Unlock()
+	for _, c := range jobs {
+		r.take(&attempt{claimed: c}, leaseEnds)
+	}
+}
+
+// answered reports whether an operation of claiming worked. When it did not, it
+// waits a little, or ends the run when waiting cannot help.
+func (r *run) answered(op string, err error) bool {
+	r.mu.Lock()
+	r.lastErr = err
+	r.mu.Unlock()
+	if err == nil {
+		r.outages.works(op)
+		return true
+	}
+	if r.ops.Err() != nil {
+		return false // the run has ended under it
+	}
+	if isFatal(err) {
+		r.fail(err)
+		return false
+	}
+	timer := time.NewTimer(r.outages.fail(op, err))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.stopped:
+	}
+	return false
+}
+
+// take does with a claimed job what is to be done with it: run it, end it, or
+// give it back.
+func (r *run) take(a *attempt, leaseEnds time.Time) {
+	c := a.claimed
+	if c.Doom != later.DoomNone {
+		r.end(a, r.judge(a).doom())
+		return
+	}
+	a.handler = r.handlers.Lookup(c.Kind)
+	if a.handler != nil && r.start(a, leaseEnds) {
+		return
+	}
+	// Claimed while the worker began to stop: nobody has seen it.
+	r.end(a, verdict{settlement: release(c.Lease)})
+}
+
+// end settles a claimed job without running it. It takes no slot.
+func (r *run) end(a *attempt, v verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts[a.lease()] = a
+	r.touched = true
+	r.toSettle(a, v)
+}

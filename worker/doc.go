@@ -1,0 +1,26 @@
+// Package worker runs jobs: it claims them from a [later.Store], calls their
+// handlers, keeps their leases alive, and settles them.
+//
+// What it guarantees:
+//
+//   - Every claimed job ends in exactly one of these ways: its outcome is
+//     stored; or the store refuses it because the lease was lost, and that is
+//     logged and counted; or the process dies first, and the job is claimed
+//     again when its lease ends.
+//   - A job counts as done only when its settle has been committed. Results
+//     outlive a database that goes away: they are kept in memory and settled
+//     when it is back.
+//   - A handler's context ends with a cause: [later.ErrTimeout],
+//     [later.ErrLeaseLost], [later.ErrCancelled] or [later.ErrShutdown]. It does
+//     not end when Run's context is cancelled: that only stops claiming.
+//   - Nothing of a store's is held while a handler runs: no transaction, no
+//     connection, no lock.
+//   - After Run, Stop or Drain have returned, no goroutine of this package is
+//     left, but for handlers and hooks that ignore their ended context.
+//
+// A handler that ignores its context cannot be ended. When it still runs
+// [Config.Grace] after its context ended, it is abandoned: its attempt is
+// settled without it, its late result is ignored, and its slot stays taken
+// until it returns. When abandoned handlers hold all slots, Run returns
+// [ErrStuck], so that whatever supervises the process can restart it.
+package worker

@@ -1,0 +1,222 @@
+package worker
+
+import (
+	"math/rand/v2"
+	"sort"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+const (
+	// loopsBound is how long the run waits for its loops after their operations
+	// were cut off. A store that heeds its context takes none of it.
+	loopsBound = 150 * time.Millisecond
+	// leaveBound is the longest that saying goodbye may take.
+	leaveBound = time.Second
+)
+
+// launch starts the loops. Nothing is claimed before the schema was checked.
+func (r *run) launch() {
+	r.log.Info("worker starts", "worker", r.id.name, "kinds", r.kinds, "slots", r.cfg.Concurrency)
+	r.loops.Go(r.settleLoop)
+	r.loops.Go(r.renewLoop)
+	r.claims.Go(func() {
+		if !r.checkSchema() {
+			return
+		}
+		r.upkeep()
+		r.claimLoop()
+	})
+}
+
+func (r *run) checkSchema() bool {
+	for !r.isStopping() {
+		ctx, cancel := r.op(settleBound)
+		err := r.store.CheckSchema(ctx)
+		cancel()
+		if r.answered("check schema", err) {
+			return true
+		}
+	}
+	return false
+}
+
+// upkeep starts the loops beside the claims. A Drain sweeps when it runs out of
+// jobs, and needs nobody to see it.
+func (r *run) upkeep() {
+	r.loops.Go(func() { r.every(jitter(r.cfg.Poll), r.cfg.Poll, r.watchCancels) })
+	if r.untilEmpty {
+		r.loops.Go(r.maintain)
+		return
+	}
+	// Spread over the first seconds, so that workers that start together do
+	// not all ask at once.
+	r.loops.Go(r.sweepLoop)
+	r.loops.Go(func() {
+		r.every(time.Second+time.Duration(rand.Float64()*float64(10*time.Second)), maintainEvery, r.maintain)
+	})
+	r.loops.Go(func() {
+		r.beat()
+		r.every(jitter(beatEvery), beatEvery, r.beat)
+	})
+}
+
+// drain ends the run: it is called after claiming has been stopped, and returns
+// at the hard deadline or earlier.
+func (r *run) drain() error {
+	r.log.Info("worker stops", "worker", r.id.name)
+	claimed := make(chan struct{})
+	go func() {
+		r.claims.Wait()
+		close(claimed)
+		wake(r.wakeDrain)
+	}()
+	claimsOver := func() bool {
+		select {
+		case <-claimed:
+			return true
+		default:
+			return false
+		}
+	}
+	settled := func() bool { return claimsOver() && len(r.results)+r.inHand+r.hooking == 0 }
+	returned := func() bool { return claimsOver() && r.running == 0 }
+
+	if !r.await(func() bool { return r.running == 0 && settled() }, r.softDeadline) {
+		r.interruptAll()
+		r.await(returned, r.graceDeadline)
+		r.releaseAll()
+		r.await(settled, r.hardDeadline)
+	}
+	if !r.untilEmpty {
+		r.leave()
+	}
+	r.endOps()
+	over := make(chan struct{})
+	go func() {
+		r.claims.Wait()
+		r.loops.Wait()
+		close(over)
+	}()
+	timer := time.NewTimer(loopsBound)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	}
+	r.err = r.failure
+	if r.err == nil {
+		r.err = r.leftovers()
+	}
+	return r.err
+}
+
+// await waits until cond, which is called under the lock, holds, and returns
+// false when the deadline passed first. The deadline may be brought forward
+// meanwhile.
+func (r *run) await(cond func() bool, deadline func() time.Time) bool {
+	for {
+		r.mu.Lock()
+		ok := cond()
+		r.mu.Unlock()
+		if ok {
+			return true
+		}
+		timer := time.NewTimer(time.Until(deadline()))
+		select {
+		case <-r.wakeDrain:
+			timer.Stop()
+		case <-timer.C:
+			if !time.Now().Before(deadline()) {
+				return false
+			}
+		}
+	}
+}
+
+func (r *run) softDeadline() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.soft
+}
+
+func (r *run) hardDeadline() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hard
+}
+
+// graceDeadline is half-way between the two: the other half is for storing.
+func (r *run) graceDeadline() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.soft.Add(r.hard.Sub(r.soft) / 2)
+}
+
+// interruptAll ends the contexts of the handlers that still run.
+func (r *run) interruptAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.attempts {
+		if a.stage == active {
+			r.log.Warn("drain deadline passed, interrupting job", a.attrs("worker", r.id.name)...)
+			r.interrupt(a, later.ErrShutdown)
+		}
+	}
+}
+
+// releaseAll gives back the jobs whose handlers do not return.
+func (r *run) releaseAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.attempts {
+		if a.stage != active {
+			continue
+		}
+		a.leaseTimer.Stop()
+		a.abandonTimer.Stop()
+		r.log.Error("handler does not return, releasing its job", a.attrs("worker", r.id.name)...)
+		r.toSettle(a, verdict{settlement: release(a.lease()), inTx: a.claimed.SettledInTx()})
+	}
+}
+
+// leave takes the worker off the list of workers. It is not worth waiting for a
+// database that is away.
+func (r *run) leave() {
+	left := min(time.Until(r.hardDeadline()), leaveBound)
+	r.mu.Lock()
+	away := r.outage
+	r.mu.Unlock()
+	if left <= 0 || away {
+		return
+	}
+	ctx, cancel := r.op(left)
+	defer cancel()
+	if err := r.store.Leave(ctx, r.id.name); err != nil {
+		r.log.Warn("worker could not be taken off the list", "worker", r.id.name, "err", err)
+	}
+}
+
+// leftovers returns a DrainError when handlers are left running or results
+// unstored, else nil.
+func (r *run) leftovers() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var left DrainError
+	for a := range r.executing {
+		left.Running = append(left.Running, LeftJob{ID: a.claimed.ID, Kind: a.claimed.Kind})
+	}
+	for _, a := range r.attempts {
+		if a.stage == pending {
+			left.Unsettled = append(left.Unsettled, LeftJob{ID: a.claimed.ID, Kind: a.claimed.Kind})
+		}
+	}
+	if len(left.Running)+len(left.Unsettled) == 0 {
+		return nil
+	}
+	for _, jobs := range [][]LeftJob{left.Running, left.Unsettled} {
+		sort.Slice(jobs, func(i, j int) bool { return jobs[i].ID < jobs[j].ID })
+	}
+	return &left
+}

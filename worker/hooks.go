@@ -1,0 +1,53 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+)
+
+// tell calls the hooks for a failed attempt that has been stored, then gives
+// its slot back.
+func (r *run) tell(a *attempt) {
+	f := *a.verdict.failure
+	if a.handler != nil { // not for a lost worker's job, which nobody ran
+		r.hook("OnError", a, f, r.cfg.OnError)
+	}
+	if f.Reason != "" {
+		r.hook("OnDead", a, f, r.cfg.OnDead)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hooking--
+	a.hooks = false
+	r.freeSlot(a)
+}
+
+// hook calls one hook, catches its panic, and stops waiting for it after
+// HookTimeout.
+func (r *run) hook(name string, a *attempt, f Failure, call func(context.Context, Failure)) {
+	if call == nil {
+		return
+	}
+	ctx, cancel := r.op(HookTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if value := recover(); value != nil {
+				err := fmt.Errorf("hook %s: %w", name, &PanicError{Value: value})
+				r.log.Error("hook panicked", a.attrs("worker", r.id.name, "err", err)...)
+			}
+		}()
+		call(ctx, f)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		select {
+		case <-done:
+		default:
+			r.log.Error("hook does not return", a.attrs("worker", r.id.name, "err", fmt.Errorf("hook %s: %w", name, ctx.Err()))...)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+// renewLoop keeps the leases alive: one statement for all of them each
+// RenewEvery, and after one that failed much sooner, so that several tries fit
+// into a lease.
+func (r *run) renewLoop() {
+	wait := r.cfg.RenewEvery
+	for pause(r.ops, wait) {
+		wait = r.cfg.RenewEvery
+		if !r.renew() {
+			wait = r.cfg.RenewEvery / 5
+		}
+	}
+}
+
+// renew renews the leases of the jobs that run, and of those that have finished
+// and wait to be settled.
+func (r *run) renew() bool {
+	leases := r.leases(true)
+	if len(leases) == 0 {
+		return true
+	}
+	leaseEnds := time.Now().Add(r.cfg.Lease) // from before it was sent
+	ctx, cancel := r.op(r.cfg.RenewEvery)
+	renewed, err := r.store.Renew(ctx, leases, r.cfg.Lease)
+	cancel()
+	if err != nil {
+		if r.ops.Err() == nil {
+			r.outages.fail("renew", err)
+		}
+		return false
+	}
+	r.outages.works("renew")
+	lost := make(map[later.Lease]bool, len(renewed.Lost))
+	for _, lease := range renewed.Lost {
+		lost[lease] = true
+		if a := r.attempt(lease); a != nil {
+			r.loseLease(a, "lease lost")
+		}
+	}
+	r.mu.Lock()
+	for _, lease := range leases {
+		if a := r.attempts[lease]; a != nil && a.stage == active && !lost[lease] && !a.lost {
+			a.leaseTimer.Reset(time.Until(leaseEnds))
+		}
+	}
+	r.mu.Unlock()
+	r.cancelJobs(renewed.Cancelled)
+	return true
+}
+
+// leases are those of the running jobs, and, if wanted, of the finished ones.
+// Left out is what others may hold by now: lost leases, and jobs that their
+// handlers have settled in a transaction, which may still lock the row.
+func (r *run) leases(finished bool) []later.Lease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	leases := make([]later.Lease, 0, len(r.attempts))
+	for lease, a := range r.attempts {
+		switch {
+		case a.claimed.SettledInTx():
+		case a.stage == active && !a.lost, a.stage == pending && finished:
+			leases = append(leases, lease)
+		}
+	}
+	return leases
+}
+
+func (r *run) attempt(lease later.Lease) *attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attempts[lease]
+}
+
+// watchCancels asks, while jobs run, whether somebody wants them cancelled.
+func (r *run) watchCancels() {
+	leases := r.leases(false)
+	if len(leases) == 0 {
+		return
+	}
+	ctx, cancel := r.op(settleBound)
+	defer cancel()
+	cancelled, err := r.store.CancelRequests(ctx, leases)
+	if err != nil {
+		if r.ops.Err() == nil {
+			r.outages.fail("cancel requests", err)
+		}
+		return
+	}
+	r.outages.works("cancel requests")
+	r.cancelJobs(cancelled)
+}
+
+func (r *run) cancelJobs(leases []later.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, lease := range leases {
+		a := r.attempts[lease]
+		if a == nil || a.stage != active || a.ctx.Err() != nil {
+			continue
+		}
+		r.log.Info("job is cancelled", a.attrs("worker", r.id.name)...)
+		r.interrupt(a, later.ErrCancelled)
+	}
+}

@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+// run is one Run or Drain of a Worker, from its start to its end.
+type run struct {
+	cfg      Config
+	id       identity
+	store    later.Store
+	handlers *later.Handlers
+	kinds    []string
+	log      *slog.Logger
+	counters *counters
+	outages  *outages
+
+	// untilEmpty: end when no job is due any more (Drain).
+	untilEmpty bool
+
+	// values are the context values of Run's caller, without its end.
+	values context.Context
+	// ops ends when nothing may be asked of the store any more; all loops end
+	// with it.
+	ops    context.Context
+	endOps context.CancelFunc
+	loops  sync.WaitGroup
+	// claims is the loop that claims. It ends as soon as the run is stopped and
+	// the claim under way has its answer.
+	claims sync.WaitGroup
+
+	// stopped is closed when no more jobs are to be claimed.
+	stopped chan struct{}
+	// done is closed when the run is over and err is set.
+	done chan struct{}
+	err  error
+
+	// Each wakes the one loop that it is named after.
+	wakeClaim, wakeSettle, wakeSweep, wakeDrain chan struct{}
+
+	mu       sync.Mutex
+	stopping bool
+	soft     time.Time // running handlers are interrupted
+	hard     time.Time // everything is over
+	failure  error     // why the run ends by itself
+	empty    bool      // a Drain found no more work
+	lastErr  error     // of the latest claim, nil when it worked
+
+	attempts  map[later.Lease]*attempt // those that are not over
+	executing map[*attempt]struct{}    // those whose handlers have not returned
+	shares    *shares
+	busy      int // slots taken: by handlers, and by hooks
+	claiming  int // slots that the claim under way may fill
+	reserved  int // slots kept for a suspect
+	running   int // handlers that run, without abandoned ones
+	abandoned int
+	suspects  int
+	hooking   int  // calls of hooks under way
+	touched   bool // a job was started since it was last looked at
+
+	results []*attempt // to be settled, oldest first
+	inHand  int        // taken from results for the settle that is under way
+	outage  bool       // the last settle had no answer
+}
+
+// poke wakes the loops that wait for slots or for jobs to end. The lock need
+// not be held.
+func (r *run) poke() {
+	wake(r.wakeClaim)
+	wake(r.wakeSweep)
+	wake(r.wakeDrain)
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// free is how many jobs may be claimed. The lock is held.
+//
+// A finished job whose settle is under way has given its slot back, so that the
+// next claim overlaps with the settle; but results pile up in memory neither
+// when the store is slow (no more of them than there are slots) nor when it is
+// away (then each keeps its slot).
+func (r *run) free() int {
+	waiting := len(r.results) + r.inHand
+	if !r.outage {
+		waiting = max(0, waiting-r.cfg.Concurrency)
+	}
+	return max(0, r.cfg.Concurrency-r.busy-r.claiming-r.reserved-waiting)
+}
+
+// op bounds one statement, so that a connection that hangs is given up in time
+// to try again within the lease.
+func (r *run) op(bound time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.ops, bound)
+}
+
+// forget ends the attempt's stay in memory. The lock is held.
+func (r *run) forget(a *attempt) {
+	a.stage = over
+	delete(r.attempts, a.lease())
+}
+
+// stop makes the run end: no more claims, running handlers interrupted at soft,
+// everything over at hard. Each call can only bring these forward.
+func (r *run) stop(soft, hard time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopLocked(soft, hard)
+}
+
+func (r *run) stopLocked(soft, hard time.Time) {
+	if r.soft.IsZero() || soft.Before(r.soft) {
+		r.soft = soft
+	}
+	if r.hard.IsZero() || hard.Before(r.hard) {
+		r.hard = hard
+	}
+	if !r.stopping {
+		r.stopping = true
+		close(r.stopped)
+	}
+	r.poke()
+}
+
+// fail ends the run because of err.
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failLocked(err)
+}
+
+func (r *run) failLocked(err error) {
+	if r.failure == nil && !r.stopping {
+		r.failure = err
+	}
+	soft := time.Now().Add(r.cfg.DrainTimeout)
+	r.stopLocked(soft, soft.Add(DrainReserve))
+}
+
+// isStopping reports whether claiming is over.
+func (r *run) isStopping() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopping
+}
+
+// every calls f about every d until the run ends, the first time after first.
+func (r *run) every(first, d time.Duration, f func()) {
+	for wait := first; pause(r.ops, wait); wait = jitter(d) {
+		f()
+	}
+}
+
+// jitter spreads d by ±10%.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
+}

@@ -1,0 +1,150 @@
+package worker
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+const (
+	// sweepLimit is how many jobs one sweep ends. A full sweep is followed by
+	// another at once.
+	sweepLimit = 100
+	// maintainEvery and beatEvery are chosen, not measured; the list of workers
+	// is for people.
+	maintainEvery = 10 * time.Minute
+	beatEvery     = 15 * time.Second
+	// upkeepBound is the longest that a beat or a leave may take.
+	upkeepBound = 5 * time.Second
+)
+
+// sweepEvery follows the lease: what a sweep takes has lost one.
+func (r *run) sweepEvery() time.Duration {
+	return min(max(r.cfg.Lease/4, time.Second), 15*time.Second)
+}
+
+// sweepLoop ends the jobs that must not run any more, and runs suspects.
+func (r *run) sweepLoop() {
+	r.every(time.Duration(rand.Float64()*float64(r.sweepEvery())), r.sweepEvery(), func() {
+		for !r.isStopping() {
+			found, err := r.sweep()
+			if err == nil {
+				r.outages.works("sweep")
+			} else if r.ops.Err() == nil {
+				r.outages.fail("sweep", err)
+			}
+			if found < sweepLimit {
+				return
+			}
+		}
+	})
+}
+
+// sweep asks the store once for what claims leave, and returns how many jobs
+// that were. Ending jobs needs no slot, so it goes on when all slots hang; for a
+// suspect one slot is kept, which the claim loop leaves free as soon as it has
+// one.
+func (r *run) sweep() (found int, err error) {
+	r.mu.Lock()
+	suspect := r.suspects == 0 && !r.stopping
+	if suspect {
+		r.reserved = 1
+	}
+	hasSlot := suspect && r.hasSlot()
+	r.mu.Unlock()
+	found, err = r.sweepFor(hasSlot)
+	if err == nil && suspect && !hasSlot && r.waitForSlot() {
+		var more int
+		more, err = r.sweepFor(true)
+		found += more
+	}
+	if suspect {
+		r.mu.Lock()
+		r.reserved = 0
+		r.poke()
+		r.mu.Unlock()
+	}
+	return found, err
+}
+
+// hasSlot reports whether a slot is free or kept for the sweep. The lock is held.
+func (r *run) hasSlot() bool { return r.busy+r.claiming < r.cfg.Concurrency }
+
+// waitForSlot waits, no longer than until the next sweep is due, for a slot
+// that the claim loop leaves to the sweep.
+func (r *run) waitForSlot() bool {
+	timer := time.NewTimer(r.sweepEvery())
+	defer timer.Stop()
+	for {
+		r.mu.Lock()
+		has := r.hasSlot()
+		r.mu.Unlock()
+		if has {
+			return true
+		}
+		select {
+		case <-r.wakeSweep:
+		case <-timer.C:
+			return false
+		case <-r.stopped:
+			return false
+		}
+	}
+}
+
+func (r *run) sweepFor(suspect bool) (found int, err error) {
+	req := later.SweepRequest{
+		Limit: sweepLimit, Suspect: suspect, Kinds: r.kinds,
+		Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
+	}
+	for _, q := range r.cfg.Queues {
+		req.Queues = append(req.Queues, q.Name)
+	}
+	leaseEnds := time.Now().Add(r.cfg.Lease)
+	ctx, cancel := r.op(r.claimBound())
+	jobs, err := r.store.Sweep(ctx, req)
+	cancel()
+	if err != nil {
+		return 0, err
+	}
+	r.counters.add(func(s *Stats) { s.Claimed += int64(len(jobs)) })
+	for _, c := range jobs {
+		r.take(&attempt{claimed: c, suspect: c.Doom == later.DoomNone}, leaseEnds)
+	}
+	return len(jobs), nil
+}
+
+// maintain lets the store do its housekeeping.
+func (r *run) maintain() {
+	ctx, cancel := r.op(maintainEvery / 2)
+	defer cancel()
+	err := r.store.Maintain(ctx)
+	if err == nil {
+		r.outages.works("maintain")
+	} else if r.ops.Err() == nil {
+		r.outages.fail("maintain", err)
+	}
+}
+
+// beat shows people that this worker is alive.
+func (r *run) beat() {
+	info := later.WorkerInfo{
+		Name: r.id.name, Host: r.id.host, PID: r.id.pid, Version: r.id.version,
+		Kinds: r.kinds, Slots: r.cfg.Concurrency,
+	}
+	for _, q := range r.cfg.Queues {
+		info.Queues = append(info.Queues, q.Name)
+	}
+	r.mu.Lock()
+	info.Running = r.running
+	r.mu.Unlock()
+	ctx, cancel := r.op(upkeepBound)
+	defer cancel()
+	err := r.store.Beat(ctx, info)
+	if err == nil {
+		r.outages.works("beat")
+	} else if r.ops.Err() == nil {
+		r.outages.fail("beat", err)
+	}
+}
