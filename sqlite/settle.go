@@ -1,0 +1,129 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/later-queue/later"
+)
+
+const (
+	// Parameters: run_at, errors, id, token.
+	updateRetry = `
+update later_job
+set run_at = ?, errors = ?, lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+where id = ? and lease_token = ?`
+
+	// Parameters: run_at, id, token.
+	updateSnoozed = `
+update later_job
+set run_at = ?, attempt = max(attempt - 1, 0),
+  lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+where id = ? and lease_token = ?`
+
+	// Parameters: id, token.
+	updateReleased = `
+update later_job
+set attempt = max(attempt - 1, 0),
+  lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+where id = ? and lease_token = ?`
+
+	selectAttempt = `
+select ` + attemptColumns + `
+from later_job
+where id = ? and lease_token = ?`
+
+	// Parameters: now, reason, error, errors, id, token.
+	insertDead = `
+insert into later_dead_job (` + deadColumns + `)
+select id, queue, priority, tenant, kind, run_at, attempt, max_attempts, timeout_ms, expires_at,
+  created_at, crashes, generation, headers, ?4, checkpoint, payload, ?1, ?2, ?3
+from later_job
+where id = ?5 and lease_token = ?6`
+)
+
+const deadColumns = recordColumns + `, died_at, reason, error`
+
+// Settle implements [later.Worker].
+func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (refused []later.Lease, err error) {
+	if len(settlements) == 0 {
+		return nil, nil
+	}
+	err = s.writer.do(ctx, len(settlements), func(tx *writeTx) error {
+		refused = nil
+		now, err := now(tx)
+		if err != nil {
+			return err
+		}
+		for _, st := range settlements {
+			err := s.settle(tx, st, now)
+			if errors.Is(err, later.ErrLeaseLost) {
+				refused = append(refused, st.Lease)
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("job %d: %w", st.Lease.ID, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return refused, nil
+}
+
+// settle ends one attempt, or returns ErrLeaseLost and changes nothing.
+func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
+	lease := st.Lease
+	if st.Outcome == later.OutcomeReleased {
+		return changed(tx.exec(updateReleased, lease.ID, lease.Token))
+	}
+	// Jobs that leave are deleted before the log row is written: a full disk has
+	// room for that row then.
+	query := selectAttempt
+	switch st.Outcome {
+	case later.OutcomeDone, later.OutcomeCancelled, later.OutcomeExpired:
+		query = deleteHeld
+	case later.OutcomeRetry, later.OutcomeSnoozed, later.OutcomeDead:
+	default:
+		return fmt.Errorf("outcome %q cannot be settled", st.Outcome)
+	}
+	var l logRow
+	err := tx.queryRow(query, lease.ID, lease.Token).Scan(l.targets()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return later.ErrLeaseLost
+	}
+	if err != nil {
+		return err
+	}
+	switch st.Outcome {
+	case later.OutcomeRetry:
+		err = changed(tx.exec(updateRetry, after(now, st.Delay), writeErrors(st.Errors), lease.ID, lease.Token))
+	case later.OutcomeSnoozed:
+		err = changed(tx.exec(updateSnoozed, after(now, st.Delay), lease.ID, lease.Token))
+	case later.OutcomeDead:
+		err = bury(tx, st, now)
+	}
+	if err != nil {
+		return err
+	}
+	return s.record(tx, l, st.Outcome, now, st.Error)
+}
+
+// bury moves a job to the dead ones.
+func bury(tx transaction, st later.Settlement, now int64) error {
+	text := st.Error
+	if n := len(st.Errors); n > 0 {
+		text = st.Errors[n-1].Error
+	}
+	err := changed(tx.exec(insertDead, now, string(st.Reason), sql.NullString{String: text, Valid: text != ""},
+		writeErrors(st.Errors), st.Lease.ID, st.Lease.Token))
+	if err != nil {
+		return err
+	}
+	var l logRow
+	return tx.queryRow(deleteHeld, st.Lease.ID, st.Lease.Token).Scan(l.targets()...)
+}

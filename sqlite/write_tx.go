@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// transaction is what operations write with: the writer's own transaction or
+// the caller's.
+type transaction interface {
+	exec(query string, args ...any) (sql.Result, error)
+	query(query string, args ...any) (*sql.Rows, error)
+	queryRow(query string, args ...any) *sql.Row
+}
+
+// writeTx is the writer's connection with its prepared statements. Only the
+// writer's goroutine uses it. No statement takes a context: a write that is
+// interrupted makes SQLite roll back the whole transaction, which belongs to
+// others too.
+type writeTx struct {
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt
+}
+
+func newWriteTx(db *sql.DB) (*writeTx, error) {
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return &writeTx{conn: conn, statements: map[string]*sql.Stmt{}}, nil
+}
+
+// run runs op so that its failure takes back only what it did itself. lost
+// reports that the whole transaction is gone.
+func (t *writeTx) run(op *operation) (err error, lost bool) {
+	if err := t.control("savepoint operation"); err != nil {
+		return err, true
+	}
+	err = op.run(t)
+	if err == nil {
+		if err = t.control("release operation"); err == nil {
+			return nil, false
+		}
+	}
+	// After some errors SQLite has ended the transaction, and knows the
+	// savepoint no more.
+	if t.control("rollback to operation") != nil || t.control("release operation") != nil {
+		return err, true
+	}
+	return err, breaksConnection(err)
+}
+
+// control runs a statement that begins or ends something.
+func (t *writeTx) control(statement string) error {
+	_, err := t.exec(statement)
+	return err
+}
+
+// end rolls back the transaction, if there is one.
+func (t *writeTx) end() error {
+	err := t.control("rollback")
+	var e *sqlite.Error
+	if errors.As(err, &e) && e.Code() == lib.SQLITE_ERROR {
+		return nil // no transaction is active
+	}
+	return err
+}
+
+func (t *writeTx) exec(query string, args ...any) (sql.Result, error) {
+	stmt, err := t.prepared(query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.ExecContext(context.Background(), args...)
+}
+
+func (t *writeTx) query(query string, args ...any) (*sql.Rows, error) {
+	stmt, err := t.prepared(query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(context.Background(), args...)
+}
+
+func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
+	stmt, err := t.prepared(query)
+	if err != nil {
+		return t.conn.QueryRowContext(context.Background(), query, args...) // for its error
+	}
+	return stmt.QueryRowContext(context.Background(), args...)
+}
+
+// script runs statements that are not kept prepared.
+func (t *writeTx) script(statements string) error {
+	_, err := t.conn.ExecContext(context.Background(), statements)
+	return err
+}
+
+func (t *writeTx) prepared(query string) (*sql.Stmt, error) {
+	if stmt := t.statements[query]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := t.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	t.statements[query] = stmt
+	return stmt, nil
+}
+
+// close parts with the connection for good: the pool must not hand it out again.
+func (t *writeTx) close() {
+	for _, stmt := range t.statements {
+		stmt.Close()
+	}
+	t.conn.Raw(func(any) error { return driver.ErrBadConn }) // takes it out of the pool
+	t.conn.Close()
+}
+
+// now is the database's clock.
+func now(q querier) (ms int64, err error) {
+	err = q.queryRow(selectNow).Scan(&ms)
+	return ms, err
+}
+
+// callerTx is a transaction that belongs to the caller. Its statements do not
+// end with the caller's context either: they would take the caller's whole
+// transaction along, without the caller knowing.
+type callerTx struct {
+	ctx context.Context // without cancel
+	tx  *sql.Tx
+}
+
+func newCallerTx(ctx context.Context, tx *sql.Tx) callerTx {
+	return callerTx{ctx: context.WithoutCancel(ctx), tx: tx}
+}
+
+func (c callerTx) exec(query string, args ...any) (sql.Result, error) {
+	return c.tx.ExecContext(c.ctx, query, args...)
+}
+
+func (c callerTx) query(query string, args ...any) (*sql.Rows, error) {
+	return c.tx.QueryContext(c.ctx, query, args...)
+}
+
+func (c callerTx) queryRow(query string, args ...any) *sql.Row {
+	return c.tx.QueryRowContext(c.ctx, query, args...)
+}
