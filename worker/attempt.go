@@ -83,7 +83,10 @@ func (r *run) start(a *attempt, leaseEnds time.Time) bool {
 	if a.suspect {
 		r.suspects++
 	}
-	go call(a.ctx, a.handler, c, func(e ending) { r.finish(a, e) })
+	// The handler gets a copy, so that nothing it does to it changes what is
+	// settled.
+	handed := *c
+	go call(a.ctx, a.handler, &handed, func(e ending) { r.finish(a, e) })
 	return true
 }
 

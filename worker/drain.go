@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sort"
 	"time"
@@ -105,9 +106,12 @@ func (r *run) drain() error {
 	case <-over:
 	case <-timer.C:
 	}
-	r.err = r.failure
-	if r.err == nil {
-		r.err = r.leftovers()
+	r.err = r.leftovers()
+	switch failure := r.cause(); {
+	case failure != nil && r.err != nil:
+		r.err = fmt.Errorf("%w; %w", failure, r.err)
+	case failure != nil:
+		r.err = failure
 	}
 	return r.err
 }
@@ -196,6 +200,13 @@ func (r *run) leave() {
 	if err := r.store.Leave(ctx, r.id.name); err != nil {
 		r.log.Warn("worker could not be taken off the list", "worker", r.id.name, "err", err)
 	}
+}
+
+// cause is why the run ended by itself, nil if it was told to.
+func (r *run) cause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
 }
 
 // leftovers returns a DrainError when handlers are left running or results

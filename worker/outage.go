@@ -35,7 +35,7 @@ func (o *outages) fail(op string, err error) time.Duration {
 	now, known := o.failed[op]
 	if !known {
 		now.since = time.Now()
-		o.log.Warn("store does not answer, trying again", "op", op, "err", err)
+		o.log.Warn("store operation failed, trying again", "op", op, "err", err)
 	}
 	now.tries++
 	if o.failed == nil {
@@ -51,7 +51,7 @@ func (o *outages) works(op string) {
 	defer o.mu.Unlock()
 	if was, failed := o.failed[op]; failed {
 		delete(o.failed, op)
-		o.log.Info("store answers again", "op", op, "after", time.Since(was.since).Round(time.Millisecond), "tries", was.tries)
+		o.log.Info("store operation works again", "op", op, "after", time.Since(was.since).Round(time.Millisecond), "tries", was.tries)
 	}
 }
 

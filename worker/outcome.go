@@ -27,6 +27,8 @@ type ending struct {
 type verdict struct {
 	settlement later.Settlement
 	failure    *Failure
+	// err is how the handler ended, nil if well.
+	err error
 	// inTx: the handler settled the job in a transaction of its own, so that
 	// being refused is what shows that it was committed.
 	inTx bool
@@ -48,8 +50,8 @@ type judge struct {
 
 // decide maps the end of a run to an outcome. It is the one place that does.
 func (j judge) decide(e ending) verdict {
-	v := verdict{settlement: later.Settlement{Lease: j.claimed.Lease}, inTx: j.claimed.SettledInTx()}
 	err := j.failureOf(e)
+	v := verdict{settlement: later.Settlement{Lease: j.claimed.Lease}, err: err, inTx: j.claimed.SettledInTx()}
 	switch {
 	case v.inTx && err == nil:
 		err = errNotCommitted

@@ -27,7 +27,7 @@ func (r *run) renew() bool {
 		return true
 	}
 	leaseEnds := time.Now().Add(r.cfg.Lease) // from before it was sent
-	ctx, cancel := r.op(r.cfg.RenewEvery)
+	ctx, cancel := r.op(r.renewBound())
 	renewed, err := r.store.Renew(ctx, leases, r.cfg.Lease)
 	cancel()
 	if err != nil {
@@ -53,6 +53,12 @@ func (r *run) renew() bool {
 	r.mu.Unlock()
 	r.cancelJobs(renewed.Cancelled)
 	return true
+}
+
+// renewBound is the longest that a renewal may take: with RenewEvery/5 between
+// them, three that hang fit into a lease.
+func (r *run) renewBound() time.Duration {
+	return max(r.cfg.RenewEvery/2, min(r.cfg.RenewEvery, time.Second))
 }
 
 // leases are those of the running jobs, and, if wanted, of the finished ones.

@@ -69,6 +69,22 @@ type run struct {
 	outage  bool       // the last settle had no answer
 }
 
+func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
+	log := w.cfg.Logger
+	r := &run{
+		cfg: w.cfg, id: w.id, store: w.store, handlers: w.handlers, kinds: w.handlers.Kinds(),
+		log: log, counters: &w.counters, outages: &outages{log: log},
+		untilEmpty: untilEmpty, values: values,
+		stopped: make(chan struct{}), done: make(chan struct{}),
+		wakeClaim: make(chan struct{}, 1), wakeSettle: make(chan struct{}, 1),
+		wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1),
+		attempts: map[later.Lease]*attempt{}, executing: map[*attempt]struct{}{},
+		shares: newShares(w.cfg.Queues),
+	}
+	r.ops, r.endOps = context.WithCancel(values)
+	return r
+}
+
 // poke wakes the loops that wait for slots or for jobs to end. The lock need
 // not be held.
 func (r *run) poke() {
@@ -128,6 +144,7 @@ func (r *run) stopLocked(soft, hard time.Time) {
 	if !r.stopping {
 		r.stopping = true
 		close(r.stopped)
+		wake(r.wakeSettle)
 	}
 	r.poke()
 }
@@ -145,6 +162,14 @@ func (r *run) failLocked(err error) {
 	}
 	soft := time.Now().Add(r.cfg.DrainTimeout)
 	r.stopLocked(soft, soft.Add(DrainReserve))
+}
+
+// lastClaim returns whether a Drain found no more work, and the error of the
+// latest claim.
+func (r *run) lastClaim() (empty bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.empty, r.lastErr
 }
 
 // isStopping reports whether claiming is over.

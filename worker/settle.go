@@ -38,33 +38,43 @@ func (r *run) settleLoop() {
 	failures := 0
 	for {
 		batch, wait := r.nextBatch(time.Now())
-		if batch != nil {
-			if r.settle(batch) {
-				failures = 0
-				continue
-			}
+		switch {
+		case batch == nil:
+		case r.settle(batch):
+			failures = 0
+			continue
+		default:
 			failures++
 			wait = retryBackoff.Delay(failures, nil)
 		}
-		if r.isStopping() {
-			wait = min(wait, hurriedPause)
-		}
-		if batch != nil {
-			if !pause(r.ops, wait) {
-				return
-			}
-			continue
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-r.wakeSettle:
-		case <-timer.C:
-		case <-r.ops.Done():
-			timer.Stop()
+		if !r.settlePause(wait, batch == nil) {
 			return
 		}
-		timer.Stop()
 	}
+}
+
+// settlePause waits for d, or for new results if they count. It returns false
+// when the run is over.
+func (r *run) settlePause(d time.Duration, results bool) bool {
+	var news, stopped chan struct{}
+	if results {
+		news = r.wakeSettle
+	}
+	if r.isStopping() {
+		d = min(d, hurriedPause)
+	} else {
+		stopped = r.stopped
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-news:
+	case <-timer.C:
+	case <-stopped:
+	case <-r.ops.Done():
+		return false
+	}
+	return true
 }
 
 // nextBatch takes the results that can be settled together: the oldest that is
@@ -77,6 +87,10 @@ func (r *run) nextBatch(now time.Time) (batch []*attempt, wait time.Duration) {
 	ids := map[int64]bool{}
 	for _, a := range r.results {
 		due := a.retryAt.Sub(now)
+		if r.stopping && due > hurriedPause {
+			a.retryAt = now.Add(hurriedPause)
+			due = hurriedPause
+		}
 		switch {
 		case due > 0:
 			wait = min(wait, due)
@@ -194,8 +208,8 @@ func (r *run) settled(a *attempt, refused bool) {
 	switch {
 	case refused && v.inTx:
 		// What is expected: the handler's transaction has ended the job.
-		if a.verdict.failure != nil && !errors.Is(v.failure.Err, errNotCommitted) || a.abandoned {
-			r.log.Warn("handler settled its job in a transaction and did not return nil", a.attrs("worker", r.id.name)...)
+		if v.err != nil {
+			r.log.Warn("handler failed after its transaction had settled the job", a.attrs("worker", r.id.name, "err", v.err)...)
 		}
 		r.count(later.OutcomeDone)
 		a.hooks = false

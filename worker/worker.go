@@ -159,9 +159,10 @@ func (w *Worker) Drain(ctx context.Context) (Summary, error) {
 	}
 	err = r.drain()
 	sum := w.counters.snapshot().since(before)
-	sum.Empty = r.empty
-	if err == nil && !r.empty && r.lastErr != nil {
-		err = fmt.Errorf("drain: %w", r.lastErr)
+	empty, lastErr := r.lastClaim()
+	sum.Empty = empty
+	if err == nil && !empty && lastErr != nil {
+		err = fmt.Errorf("drain: %w", lastErr)
 	}
 	return sum, err
 }
@@ -192,19 +193,7 @@ func (w *Worker) begin(ctx context.Context, untilEmpty bool) (*run, error) {
 	if w.current != nil {
 		return nil, ErrBusy
 	}
-	log := w.cfg.Logger
-	r := &run{
-		cfg: w.cfg, id: w.id, store: w.store, handlers: w.handlers, kinds: w.handlers.Kinds(),
-		log: log, counters: &w.counters, outages: &outages{log: log},
-		untilEmpty: untilEmpty,
-		values:     context.WithoutCancel(ctx),
-		stopped:    make(chan struct{}), done: make(chan struct{}),
-		wakeClaim: make(chan struct{}, 1), wakeSettle: make(chan struct{}, 1),
-		wakeDrain: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1),
-		attempts: map[later.Lease]*attempt{}, executing: map[*attempt]struct{}{},
-		shares: newShares(w.cfg.Queues),
-	}
-	r.ops, r.endOps = context.WithCancel(r.values)
+	r := newRun(w, context.WithoutCancel(ctx), untilEmpty)
 	w.current = r
 	return r, nil
 }
