@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/later-queue/later"
@@ -16,15 +15,22 @@ import (
 // milliseconds, and rounds.
 const clockStep = time.Millisecond
 
+// failer is what the suite needs of a test: a *testing.T or a *rapid.T.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // equal fails unless got is want.
-func equal[T comparable](t *testing.T, what string, got, want T) {
+func equal[T comparable](t failer, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
-func equalSlices[T comparable](t *testing.T, what string, got, want []T) {
+func equalSlices[T comparable](t failer, what string, got, want []T) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
@@ -32,7 +38,7 @@ func equalSlices[T comparable](t *testing.T, what string, got, want []T) {
 }
 
 // equalTimes fails unless got is want up to one step of the store's clock.
-func equalTimes(t *testing.T, what string, got, want time.Time) {
+func equalTimes(t failer, what string, got, want time.Time) {
 	t.Helper()
 	if !sameTime(got, want) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
@@ -42,7 +48,7 @@ func equalTimes(t *testing.T, what string, got, want time.Time) {
 func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() <= clockStep }
 
 // between fails unless from ≤ got ≤ to.
-func between(t *testing.T, what string, got, from, to time.Time) {
+func between(t failer, what string, got, from, to time.Time) {
 	t.Helper()
 	if got.Before(from.Add(-clockStep)) || got.After(to.Add(clockStep)) {
 		t.Errorf("%s: got %v, want it from %v to %v", what, got, from, to)
@@ -50,7 +56,7 @@ func between(t *testing.T, what string, got, from, to time.Time) {
 }
 
 // isError fails unless err matches want.
-func isError(t *testing.T, what string, err, want error) {
+func isError(t failer, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got the error %v, want one that matches %q", what, err, want)
@@ -58,7 +64,7 @@ func isError(t *testing.T, what string, err, want error) {
 }
 
 // sameRecord fails with every field in which got differs from want.
-func sameRecord(t *testing.T, what string, got, want later.Record) {
+func sameRecord(t failer, what string, got, want later.Record) {
 	t.Helper()
 	if diff := diffRecords(got, want); diff != "" {
 		t.Errorf("%s: %s", what, diff)
@@ -97,7 +103,7 @@ func sameAttemptError(a, b later.AttemptError) bool {
 }
 
 // sameInfo fails when anything that people see of a job has changed.
-func sameInfo(t *testing.T, what string, got, want *later.JobInfo) {
+func sameInfo(t failer, what string, got, want *later.JobInfo) {
 	t.Helper()
 	sameRecord(t, what, got.Record, want.Record)
 	equal(t, what+": state", got.State, want.State)

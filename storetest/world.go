@@ -26,7 +26,7 @@ const (
 
 // world is a store and what a test needs to speak about it.
 type world struct {
-	t     *testing.T
+	t     failer
 	ctx   context.Context
 	store later.Store
 }

@@ -1,0 +1,349 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/later-queue/later"
+)
+
+// testModel runs random operations on a store and on a model that is simple
+// enough to be believed, and compares all of what the store shows after each.
+func testModel(t *testing.T, open Open) {
+	// kept, fenced, alone, counted: no job vanishes but by done, cancelled,
+	// expired, deleted or dead; a stale token changes nothing; no job is handed
+	// out while its lease holds; attempts, crashes and generations are right;
+	// ids never repeat. Cases 67, 70, 77, 149, 157.
+	t.Run("random operations leave what a simple model says", func(t *testing.T) {
+		w := newWorld(t, open)
+		seen := map[int64]bool{}
+		rapid.Check(t, func(rt *rapid.T) {
+			m := &model{rt: rt, world: &world{t: rt, ctx: w.ctx, store: w.store}, seen: seen, jobs: map[int64]*modelJob{}}
+			defer m.clear()
+			rt.Repeat(map[string]func(*rapid.T){
+				"":          m.check,
+				"insert":    m.insert,
+				"insert 2":  m.insert,
+				"claim":     m.claim,
+				"claim 2":   m.claim,
+				"sweep":     m.sweep,
+				"settle":    m.settle,
+				"settle 2":  m.settle,
+				"stale":     m.stale,
+				"renew":     m.renew,
+				"end lease": m.endLease,
+				"cancel":    m.cancel,
+				"retry":     m.retry,
+				"delete":    m.delete,
+				"all dead":  m.allDead,
+				"maintain":  func(*rapid.T) { m.maintain() },
+			})
+			m.checkLog()
+		})
+	})
+}
+
+// model is what a store should hold.
+type model struct {
+	*world
+	rt   *rapid.T
+	seen map[int64]bool // every id of all runs
+	jobs map[int64]*modelJob
+	// old are leases that hold nothing any more.
+	old []later.Lease
+}
+
+// modelJob is a job in the model. RunAt is the store's, as it was listed last.
+type modelJob struct {
+	later.Record
+	lease     later.Lease // the zero Lease: none
+	ended     bool        // the lease has ended, and nobody has taken the job
+	due       bool
+	expired   bool
+	cancelled bool // asked for
+	state     modelState
+	reason    later.DeadReason
+	outcomes  []later.Outcome
+	losses    int
+}
+
+type modelState int
+
+const (
+	alive modelState = iota
+	dead
+	gone
+)
+
+func (j *modelJob) leased() bool { return j.lease != later.Lease{} }
+
+func (j *modelJob) holds() bool { return j.leased() && !j.ended }
+
+// crashesNow counts a loss that no claim has counted yet.
+func (j *modelJob) crashesNow() int {
+	if j.ended {
+		return j.Crashes + 1
+	}
+	return j.Crashes
+}
+
+// dooms are the reasons for which a sweep may end the job.
+func (j *modelJob) dooms() []later.Doom {
+	var dooms []later.Doom
+	if j.cancelled {
+		dooms = append(dooms, later.DoomCancelled)
+	}
+	if j.expired {
+		dooms = append(dooms, later.DoomExpired)
+	}
+	if j.crashesNow() >= later.CrashLimit || j.MaxAttempts == 1 && j.crashesNow() > 0 {
+		dooms = append(dooms, later.DoomLost)
+	}
+	return dooms
+}
+
+// claimable reports whether a claim of the suite's kind takes the job.
+func (j *modelJob) claimable() bool {
+	return j.state == alive && !j.holds() && j.due && !j.cancelled && !j.expired &&
+		j.Kind == kind && j.crashesNow() < later.SuspectCrashes
+}
+
+var modelQueues = []string{queue, "other"}
+
+func (m *model) insert(rt *rapid.T) {
+	opts := later.Options{
+		Queue:       rapid.SampledFrom(modelQueues).Draw(rt, "queue"),
+		Priority:    rapid.Int16Range(-1, 1).Draw(rt, "priority"),
+		MaxAttempts: rapid.SampledFrom([]int{1, 5}).Draw(rt, "max attempts"),
+	}
+	args := raw(`{}`)
+	args.JobKind = rapid.SampledFrom([]string{kind, kind, kind, "unknown"}).Draw(rt, "kind")
+	how := rapid.SampledFrom([]string{"now", "now", "now", "delayed", "expired"}).Draw(rt, "how")
+	switch how {
+	case "delayed":
+		opts.Delay = long
+	case "expired":
+		opts.ExpiresIn = short
+	}
+	id := m.enqueueArgs(args, opts)
+	if m.seen[id] {
+		rt.Fatalf("id %d was given twice", id)
+	}
+	m.seen[id] = true
+	info := m.find(id)
+	if how == "expired" {
+		m.pass(id, info.ExpiresAt.Add(clockStep))
+	}
+	m.jobs[id] = &modelJob{
+		Record: later.Record{
+			ID: id, Queue: opts.Queue, Priority: opts.Priority, Kind: args.JobKind, Payload: args.Payload, RunAt: info.RunAt,
+			MaxAttempts: opts.MaxAttempts, Timeout: later.DefaultTimeout, CreatedAt: info.CreatedAt, ExpiresAt: info.ExpiresAt,
+		},
+		due: how != "delayed", expired: how == "expired",
+	}
+}
+
+func (m *model) claim(rt *rapid.T) {
+	req := ask(rapid.IntRange(1, 4).Draw(rt, "limit"))
+	req.Queues = nil
+	for _, name := range rapid.Permutation(modelQueues).Draw(rt, "queues") {
+		req.Queues = append(req.Queues, later.QueueLimit{Queue: name, Limit: rapid.IntRange(1, 3).Draw(rt, "queue limit")})
+	}
+	want := m.claimable(req)
+	jobs := m.claimWith(req)
+	if got := idsOf(jobs); !slices.Equal(got, want) {
+		rt.Fatalf("Claim: got %v, want %v", got, want)
+	}
+	for _, c := range jobs {
+		doom := later.DoomNone
+		if j := m.jobs[c.ID]; j.MaxAttempts == 1 && j.crashesNow() > 0 {
+			doom = later.DoomLost
+		}
+		m.take(c, []later.Doom{doom})
+	}
+}
+
+// claimable are the ids that a claim must return.
+func (m *model) claimable(req later.ClaimRequest) []int64 {
+	var ids []int64
+	for _, want := range req.Queues {
+		var found []*modelJob
+		for _, j := range m.jobs {
+			if j.claimable() && j.Queue == want.Queue {
+				found = append(found, j)
+			}
+		}
+		slices.SortFunc(found, func(a, b *modelJob) int {
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
+		})
+		for _, j := range found[:min(len(found), want.Limit, req.Limit-len(ids))] {
+			ids = append(ids, j.ID)
+		}
+	}
+	return ids
+}
+
+func (m *model) sweep(rt *rapid.T) {
+	req := seek(rapid.IntRange(1, 3).Draw(rt, "limit"), rapid.Bool().Draw(rt, "suspect"))
+	req.Queues = modelQueues
+	must, may, suspects := 0, 0, 0
+	for _, j := range m.jobs {
+		dooms := j.dooms()
+		switch {
+		case j.state != alive || j.holds():
+		case len(dooms) == 1 && dooms[0] == later.DoomLost && j.crashesNow() < later.SuspectCrashes:
+			may++ // a claim finds it as well
+		case len(dooms) > 0:
+			must++
+		case j.due && j.Kind == kind && j.crashesNow() >= later.SuspectCrashes:
+			suspects++
+		}
+	}
+	doomed, suspect := 0, 0
+	for _, c := range m.sweepWith(req) {
+		j := m.jobs[c.ID]
+		if c.Doom == later.DoomNone {
+			suspect++
+			if !j.due || j.Kind != kind || j.crashesNow() < later.SuspectCrashes || len(j.dooms()) > 0 {
+				rt.Fatalf("Sweep: job %d is to be run, although it is no suspect that is due", c.ID)
+			}
+			m.take(c, []later.Doom{later.DoomNone})
+			continue
+		}
+		doomed++
+		m.take(c, j.dooms())
+	}
+	if doomed < min(must, req.Limit) || doomed > min(must+may, req.Limit) {
+		rt.Fatalf("Sweep: got %d doomed jobs, want %d to %d and at most %d", doomed, must, must+may, req.Limit)
+	}
+	if want := min(suspects, 1); req.Suspect && suspect != want || !req.Suspect && suspect != 0 {
+		rt.Fatalf("Sweep: got %d suspects of %d (wanted: %v)", suspect, suspects, req.Suspect)
+	}
+}
+
+// take notes that c was leased, for one of the dooms given.
+func (m *model) take(c *later.Claimed, dooms []later.Doom) {
+	j := m.jobs[c.ID]
+	if j.holds() {
+		m.rt.Fatalf("job %d was handed out although its lease holds", c.ID)
+	}
+	if !slices.Contains(dooms, c.Doom) {
+		m.rt.Fatalf("job %d: got doom %q, want one of %q", c.ID, c.Doom, dooms)
+	}
+	if (c.LostWorker != "") != j.ended || c.LostAt.IsZero() == j.ended {
+		m.rt.Fatalf("job %d: got lost worker %q at %v, want one: %v", c.ID, c.LostWorker, c.LostAt, j.ended)
+	}
+	if j.ended {
+		j.Crashes++
+		j.losses++
+		j.ended = false
+		m.old = append(m.old, j.lease)
+	}
+	if c.Doom == later.DoomNone {
+		j.Attempt++
+	}
+	j.lease = c.Lease
+	if diff := diffRecords(c.Record, j.Record); diff != "" {
+		m.rt.Fatalf("job %d as it was claimed: %s", c.ID, diff)
+	}
+}
+
+// leased are the leases that are not taken over, held or ended.
+func (m *model) leased(only func(*modelJob) bool) []*modelJob {
+	var found []*modelJob
+	for _, j := range m.jobs {
+		if j.state == alive && j.leased() && only(j) {
+			found = append(found, j)
+		}
+	}
+	slices.SortFunc(found, func(a, b *modelJob) int { return cmp.Compare(a.ID, b.ID) })
+	return found
+}
+
+func (m *model) settle(rt *rapid.T) {
+	jobs := m.leased(func(*modelJob) bool { return true })
+	if len(jobs) == 0 {
+		rt.Skip("nothing is leased")
+	}
+	j := rapid.SampledFrom(jobs).Draw(rt, "job")
+	outcome := rapid.SampledFrom(everyOutcome).Draw(rt, "outcome")
+	s := end(&later.Claimed{Record: j.Record, Lease: j.lease}, outcome)
+	if rapid.Bool().Draw(rt, "delayed") {
+		s.Delay = long
+	}
+	if refused := m.trySettle(s); len(refused) != 0 {
+		rt.Fatalf("job %d settled as %s: refused, although nobody else took it", j.ID, outcome)
+	}
+	m.old = append(m.old, j.lease)
+	j.lease, j.ended = later.Lease{}, false
+	if outcome != later.OutcomeReleased {
+		j.outcomes = append(j.outcomes, outcome)
+	}
+	switch outcome {
+	case later.OutcomeDone, later.OutcomeCancelled, later.OutcomeExpired:
+		j.state = gone
+	case later.OutcomeDead:
+		j.state, j.reason, j.Errors = dead, s.Reason, s.Errors
+	case later.OutcomeRetry:
+		j.Errors, j.due = s.Errors, s.Delay == 0
+	case later.OutcomeSnoozed:
+		j.Attempt, j.due = max(j.Attempt-1, 0), s.Delay == 0
+	case later.OutcomeReleased:
+		j.Attempt = max(j.Attempt-1, 0)
+	}
+}
+
+// stale tries everything with a lease that holds nothing.
+func (m *model) stale(rt *rapid.T) {
+	if len(m.old) == 0 {
+		rt.Skip("no lease is old")
+	}
+	lease := rapid.SampledFrom(m.old).Draw(rt, "lease")
+	c := &later.Claimed{Record: later.Record{ID: lease.ID}, Lease: lease}
+	switch rapid.IntRange(0, 2).Draw(rt, "how") {
+	case 0:
+		s := end(c, rapid.SampledFrom(everyOutcome).Draw(rt, "outcome"))
+		equalSlices(rt, "refused", m.trySettle(s), []later.Lease{lease})
+	case 1:
+		equalSlices(rt, "lost", m.world.renew(long, lease).Lost, []later.Lease{lease})
+	case 2:
+		isError(rt, "Checkpoint", m.store.Checkpoint(m.ctx, lease, []byte(`{}`)), later.ErrLeaseLost)
+	}
+}
+
+// renew renews all leases at once, the old ones too.
+func (m *model) renew(rt *rapid.T) {
+	leases := slices.Clone(m.old)
+	var cancelled []later.Lease
+	for _, j := range m.leased(func(*modelJob) bool { return true }) {
+		leases = append(leases, j.lease)
+		if j.cancelled {
+			cancelled = append(cancelled, j.lease)
+		}
+		j.ended = false
+	}
+	renewed := m.world.renew(long, leases...)
+	sameLeases(rt, "lost", renewed.Lost, m.old)
+	sameLeases(rt, "cancelled", renewed.Cancelled, cancelled)
+}
+
+func (m *model) endLease(rt *rapid.T) {
+	jobs := m.leased((*modelJob).holds)
+	if len(jobs) == 0 {
+		rt.Skip("nothing is running")
+	}
+	j := rapid.SampledFrom(jobs).Draw(rt, "job")
+	m.world.endLease(&later.Claimed{Record: j.Record, Lease: j.lease})
+	j.ended = true
+}
+
+func sameLeases(t failer, what string, got, want []later.Lease) {
+	t.Helper()
+	order := func(a, b later.Lease) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Token, b.Token)) }
+	got, want = slices.SortedFunc(slices.Values(got), order), slices.SortedFunc(slices.Values(want), order)
+	equalSlices(t, fmt.Sprintf("leases %s", what), got, want)
+}
