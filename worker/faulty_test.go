@@ -1,0 +1,187 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/later-queue/later"
+	"github.com/later-queue/later/memory"
+)
+
+// faulty is a memory store whose operations fail when the test says so, and
+// that remembers what it was asked.
+type faulty struct {
+	*memory.Store
+
+	mu     sync.Mutex
+	before func(op string, arg any) error // the operation does not happen
+	after  func(op string, arg any) error // it happens, and its answer is lost
+	calls  []storeCall
+}
+
+type storeCall struct {
+	op  string
+	at  time.Time
+	arg any // the request, settlements or leases
+	err error
+	got int // how many jobs
+}
+
+func newFaulty() *faulty { return &faulty{Store: memory.New()} }
+
+// failing makes every one of ops fail with err until it is called again; without
+// ops everything works.
+func (f *faulty) failing(err error, ops ...string) {
+	f.set(func(op string, _ any) error {
+		for _, o := range ops {
+			if o == op {
+				return err
+			}
+		}
+		return nil
+	}, nil)
+}
+
+func (f *faulty) set(before, after func(op string, arg any) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+func (f *faulty) called(op string) []storeCall {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var calls []storeCall
+	for _, c := range f.calls {
+		if c.op == op {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// do runs one operation with the faults that are set.
+func (f *faulty) do(op string, arg any, operation func() (int, error)) error {
+	at := time.Now()
+	f.mu.Lock()
+	before, after := f.before, f.after
+	f.mu.Unlock()
+	var err error
+	got := 0
+	if before != nil {
+		err = before(op, arg)
+	}
+	if err == nil {
+		got, err = operation()
+		if err == nil && after != nil {
+			err = after(op, arg)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, storeCall{op, at, arg, err, got})
+	return err
+}
+
+func (f *faulty) CheckSchema(ctx context.Context) error {
+	return f.do("check", nil, func() (int, error) { return 0, f.Store.CheckSchema(ctx) })
+}
+
+func (f *faulty) Claim(ctx context.Context, req later.ClaimRequest) (jobs []*later.Claimed, err error) {
+	err = f.do("claim", req, func() (int, error) {
+		jobs, err = f.Store.Claim(ctx, req)
+		return len(jobs), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return jobs, nil
+}
+
+func (f *faulty) Sweep(ctx context.Context, req later.SweepRequest) (jobs []*later.Claimed, err error) {
+	err = f.do("sweep", req, func() (int, error) {
+		jobs, err = f.Store.Sweep(ctx, req)
+		return len(jobs), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return jobs, nil
+}
+
+func (f *faulty) Settle(ctx context.Context, s []later.Settlement) (refused []later.Lease, err error) {
+	ids := map[int64]bool{}
+	for _, one := range s {
+		if ids[one.Lease.ID] {
+			panic(fmt.Sprintf("settle names job %d twice", one.Lease.ID))
+		}
+		ids[one.Lease.ID] = true
+	}
+	err = f.do("settle", s, func() (int, error) {
+		refused, err = f.Store.Settle(ctx, s)
+		return len(s) - len(refused), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return refused, nil
+}
+
+func (f *faulty) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (renewed later.Renewed, err error) {
+	err = f.do("renew", leases, func() (int, error) {
+		renewed, err = f.Store.Renew(ctx, leases, d)
+		return len(leases), err
+	})
+	if err != nil {
+		return later.Renewed{}, err
+	}
+	return renewed, nil
+}
+
+func (f *faulty) CancelRequests(ctx context.Context, leases []later.Lease) (wanted []later.Lease, err error) {
+	err = f.do("cancel requests", leases, func() (int, error) {
+		wanted, err = f.Store.CancelRequests(ctx, leases)
+		return len(wanted), err
+	})
+	return wanted, err
+}
+
+func (f *faulty) Beat(ctx context.Context, w later.WorkerInfo) error {
+	return f.do("beat", w, func() (int, error) { return 0, f.Store.Beat(ctx, w) })
+}
+
+func (f *faulty) Leave(ctx context.Context, worker string) error {
+	return f.do("leave", worker, func() (int, error) { return 0, f.Store.Leave(ctx, worker) })
+}
+
+func (f *faulty) Maintain(ctx context.Context) error {
+	return f.do("maintain", nil, func() (int, error) { return 0, f.Store.Maintain(ctx) })
+}
+
+// settleInTx does what a store's DoneTx and the commit of its transaction do.
+func (f *faulty) settleInTx(t *testing.T, job interface {
+	HeldLease() later.Lease
+	MarkSettled()
+}) {
+	t.Helper()
+	refused, err := f.Store.Settle(t.Context(), []later.Settlement{{Lease: job.HeldLease(), Outcome: later.OutcomeDone}})
+	if err != nil || len(refused) > 0 {
+		t.Errorf("got refused %v and the error %v from the handler's transaction, want neither", refused, err)
+	}
+	job.MarkSettled()
+}
+
+// task is the payload of these tests' jobs.
+type task struct {
+	N int `json:"n"`
+}
+
+func (task) Kind() string { return "task" }
+
+func raw(kind, payload string) later.RawArgs {
+	return later.RawArgs{JobKind: kind, Payload: json.RawMessage(payload)}
+}
