@@ -188,7 +188,9 @@ func (j *NewJob) checkTimes() error {
 		if t.in < 0 {
 			return &FieldError{Field: t.relative, Reason: fmt.Sprintf("is %v; it must not be negative", t.in)}
 		}
-		if !t.at.IsZero() && (!t.at.Before(Horizon) || t.at.Year() < 1) {
+		// By the year and not by Before: the seconds of a time far out overflow,
+		// as in time.Unix(math.MaxInt64, 0), which is before every other time.
+		if year := t.at.UTC().Year(); !t.at.IsZero() && (year < 1 || year > 9999) {
 			return &FieldError{Field: t.field, Reason: "is outside the years 1 to 9999"}
 		}
 	}
