@@ -256,7 +256,10 @@ func hexUnit(raw []byte, at int) int {
 // encodePayload is the JSON of args, without the escapes for HTML that
 // json.Marshal adds.
 func encodePayload(args Args) (json.RawMessage, error) {
-	if raw, ok := args.(RawArgs); ok {
+	switch raw := args.(type) {
+	case RawArgs:
+		return raw.Payload, nil
+	case *RawArgs: // it has the method Kind too
 		return raw.Payload, nil
 	}
 	var b bytes.Buffer
