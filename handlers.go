@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"sort"
 	"sync"
 )
@@ -38,7 +39,8 @@ type Handler struct {
 // and at the worker's drain deadline; context.Cause says which. A handler may
 // run more than once for one job.
 //
-// It panics when the kind is no valid name or has a handler already.
+// It panics when P is a pointer or an interface, when the kind is no valid name
+// or has a handler already, and when fn is nil.
 func Handle[P Args](handlers *Handlers, fn func(ctx context.Context, job *Job[P]) error) {
 	HandleWith(handlers, HandlerConfig{}, fn)
 }
@@ -47,8 +49,14 @@ func Handle[P Args](handlers *Handlers, fn func(ctx context.Context, job *Job[P]
 // they are out of range.
 func HandleWith[P Args](handlers *Handlers, config HandlerConfig, fn func(ctx context.Context, job *Job[P]) error) {
 	var p P
-	if isNil(p) {
-		panic(fmt.Sprintf("later: Handle: %T is a pointer; handle the type that it points to", p))
+	switch t := reflect.TypeFor[P](); t.Kind() {
+	case reflect.Pointer:
+		panic(fmt.Sprintf("later: Handle: %v is a pointer; handle the type that it points to", t))
+	case reflect.Interface:
+		panic(fmt.Sprintf("later: Handle: %v is an interface; handle a type that implements it", t))
+	}
+	if fn == nil {
+		panic("later: Handle " + p.Kind() + ": the function is nil")
 	}
 	handlers.add(p.Kind(), config, func(ctx context.Context, c *Claimed) error {
 		job := &Job[P]{Claimed: c}
@@ -62,6 +70,9 @@ func HandleWith[P Args](handlers *Handlers, config HandlerConfig, fn func(ctx co
 // HandleRaw registers the handler for a kind that is known only at run time; it
 // gets the payload's bytes as they were enqueued. It panics as [HandleWith] does.
 func HandleRaw(handlers *Handlers, kind string, config HandlerConfig, fn func(ctx context.Context, job *Job[json.RawMessage]) error) {
+	if fn == nil {
+		panic("later: Handle " + kind + ": the function is nil")
+	}
 	handlers.add(kind, config, func(ctx context.Context, c *Claimed) error {
 		return fn(ctx, &Job[json.RawMessage]{Claimed: c, Payload: c.Payload})
 	})
