@@ -55,6 +55,9 @@ func (c *Client) EnqueueMany(ctx context.Context, requests []Request) ([]Enqueue
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
+	if len(done) != len(jobs) {
+		return nil, fmt.Errorf("enqueue: the store answered with %d ids for %d jobs; they may have been stored", len(done), len(jobs))
+	}
 	return done, nil
 }
 

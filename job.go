@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,8 @@ const (
 	// Chosen, not measured: a stack of 20 frames fits.
 	MaxErrorBytes = 4 << 10
 	// MaxAttemptErrors bounds how many failed attempts a job remembers. Chosen:
-	// with MaxErrorBytes it bounds the row at 32 KiB beside the payload.
+	// with MaxErrorBytes it bounds the row at 32 KiB beside the payload (at six
+	// times that if the texts are all control characters, which JSON escapes).
 	MaxAttemptErrors = 8
 	// MaxCheckpointBytes bounds a checkpoint. Chosen: progress, not results.
 	MaxCheckpointBytes = 64 << 10
@@ -160,7 +162,8 @@ func (c *Claimed) SettledInTx() bool { return c.hold != nil && c.hold.settled.Lo
 
 // SaveCheckpoint stores v, as JSON, with the job, so that the next attempt can
 // go on from there (Record.Checkpoint). It is fenced: after the lease is lost
-// it returns [ErrLeaseLost] and stores nothing. At most [MaxCheckpointBytes].
+// it returns [ErrLeaseLost] and stores nothing. At most [MaxCheckpointBytes],
+// with the rules of [CheckPayload]; else the error is a [FieldError].
 func (c *Claimed) SaveCheckpoint(ctx context.Context, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -168,6 +171,10 @@ func (c *Claimed) SaveCheckpoint(ctx context.Context, v any) error {
 	}
 	if len(data) > MaxCheckpointBytes {
 		return &FieldError{Field: "checkpoint", Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(data), MaxCheckpointBytes)}
+	}
+	var fault *FieldError
+	if errors.As(CheckPayload(data), &fault) {
+		return &FieldError{Field: "checkpoint", Path: fault.Path, Reason: fault.Reason}
 	}
 	if c.hold == nil {
 		return fmt.Errorf("checkpoint of job %d: %w", c.ID, ErrLeaseLost)
