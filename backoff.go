@@ -25,8 +25,8 @@ type Backoff struct {
 }
 
 // Delay returns how long to wait after the given number of failures (1 is the
-// first; less counts as 1). It is never negative, never more than Cap·(1+Jitter),
-// and for any number of failures at least as long, before jitter, as for fewer.
+// first; less counts as 1). It is never under a millisecond, never more than
+// Cap·(1+Jitter) or [MaxBackoff] otherwise, and for any number of failures at least as long, before jitter, as for fewer.
 // random returns a number in [0, 1); nil is the process's own source.
 func (b Backoff) Delay(failures int, random func() float64) time.Duration {
 	b = b.withDefaults()

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// CleanText makes text storable everywhere: NUL becomes the symbol ␀, invalid
-// bytes become U+FFFD, and what is longer than limit bytes is cut on a rune's
+// CleanText makes text storable everywhere: NUL becomes the symbol ␀, each
+// run of invalid bytes becomes U+FFFD, and what is longer than limit bytes is cut on a rune's
 // boundary with the sign … at its end. The result is at most limit bytes long
 // (limit is at least 3).
 func CleanText(text string, limit int) string {
-	// Cut before cleaning, so that a huge text costs no huge copy: cleaning
-	// makes no text shorter.
+	// Cut before cleaning, so that a huge text costs no huge copy. (Cleaning
+	// may shorten what is left: a run of invalid bytes becomes one U+FFFD.)
 	cut := len(text) > limit
 	if cut {
 		text = clip(text, limit)
