@@ -16,10 +16,11 @@ type Screen struct {
 }
 
 // The control sequences are those of ECMA-48 and of xterm's private modes 1049
-// (second screen) and 25 (cursor), which every terminal in use understands.
+// (second screen), 25 (cursor) and 7 (wrapping of long lines), which every
+// terminal in use understands.
 const (
-	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
-	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	cursorHome  = "\x1b[H"
 	clearLine   = "\x1b[K"
 	clearBelow  = "\x1b[J"

@@ -1,0 +1,34 @@
+package age
+
+import (
+	"testing"
+	"time"
+)
+
+func TestShort(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		want string
+	}{
+		{-time.Second, "0s"}, {0, "0s"}, {time.Microsecond, "1ms"}, {850 * time.Millisecond, "850ms"}, {12900 * time.Millisecond, "12s"},
+		{3 * time.Minute, "3m"}, {200 * time.Second, "3m20s"}, {5*time.Hour + 12*time.Minute, "5h12m"}, {103 * time.Hour, "4d7h"},
+	} {
+		if got := Short(c.d); got != c.want {
+			t.Errorf("Short(%v) = %q, want %q", c.d, got, c.want)
+		}
+	}
+}
+
+func TestRelative(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		d    time.Duration
+		want string
+	}{
+		{time.Minute, "in 1m"}, {-time.Minute, "1m ago"}, {0, "now"},
+	} {
+		if got := Relative(now.Add(c.d), now); got != c.want {
+			t.Errorf("Relative(%v) = %q, want %q", c.d, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/later-queue/later"
+)
+
+func deadRetryCommand(a *App) *cobra.Command {
+	return deadMany(a, &cobra.Command{
+		Use:   "retry [ID…]",
+		Short: "Bring dead jobs back",
+		Long: `Bring dead jobs back: due now, with all their attempts, their errors kept, their
+expiry removed, and a new idempotency key. The jobs are those with the given ids, or
+those that the filters select; without either it is refused, unless --all is given.
+
+It works in portions and can be ended at any time: jobs that were brought back stay
+so. Each job is brought back once, also if it is dead again before the command has
+ended. It asks first when more than one job is selected by filters.`,
+		Example: `  later dead retry 42 43
+  later dead retry --kind mail --error "connection refused"
+  later dead retry --all --yes`,
+	}, deadWork{verb: "retry", past: "brought back", warn: "will be brought back and run again", one: func(ctx context.Context, s later.Store, f later.Filter) (int, error) {
+		return s.RetryDead(ctx, f)
+	}})
+}
+
+func deadDropCommand(a *App) *cobra.Command {
+	return deadMany(a, &cobra.Command{
+		Use:   "drop [ID…]",
+		Short: "Remove dead jobs for good",
+		Long: `Remove dead jobs for good, with their payloads and errors. The jobs are those with the
+given ids, or those that the filters select; without either it is refused, unless
+--all is given. It always asks first.
+
+It works in portions and can be ended at any time: jobs that were dropped stay so.`,
+		Example: `  later dead drop 42
+  later dead drop --kind old_report --reason permanent
+  later dead drop --all --yes`,
+	}, deadWork{verb: "drop", past: "dropped", warn: "will be removed for good", always: true, one: func(ctx context.Context, s later.Store, f later.Filter) (int, error) {
+		return s.DropDead(ctx, f)
+	}})
+}
+
+// deadWork is what is done to many dead jobs.
+type deadWork struct {
+	verb, past, warn string
+	always           bool // ask also when single jobs are named
+	one              func(ctx context.Context, store later.Store, f later.Filter) (int, error)
+}
+
+// deadPortion is how many jobs one transaction changes. Chosen: it holds its
+// locks for some milliseconds.
+const deadPortion = 200
+
+func deadMany(a *App, cmd *cobra.Command, work deadWork) *cobra.Command {
+	var f filterFlags
+	var all, yes bool
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		filter, err := f.filter(cmd)
+		if err != nil {
+			return err
+		}
+		if filter.IDs, err = parseIDs(args); err != nil {
+			return err
+		}
+		filtered := false
+		for _, name := range []string{"queue", "kind", "tenant", "error", "reason"} {
+			filtered = filtered || cmd.Flags().Changed(name)
+		}
+		switch {
+		case !filtered && !all && len(args) == 0:
+			return usageError("which dead jobs?").next("give ids, a filter such as --kind, or --all")
+		case all && (filtered || len(args) > 0):
+			return usageError("--all excludes ids and filters")
+		case filtered && len(args) > 0:
+			return usageError("ids and filters exclude each other")
+		}
+		filter.State = later.StateDead
+		return a.looking(func(ctx context.Context, store later.Store, _ []string) error {
+			return a.doToDead(ctx, store, filter, work, yes)
+		})(cmd, args)
+	}
+	f.add(a, cmd)
+	f.addDead(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all dead jobs")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// doToDead lists the ids first, and then does the work to them in portions: so
+// the question can name a number, and a job that dies again meanwhile is not
+// taken a second time.
+func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filter, work deadWork, yes bool) error {
+	ids, err := deadIDs(ctx, store, filter)
+	if err != nil {
+		return err
+	}
+	if missing := len(filter.IDs) - len(ids); missing > 0 && len(ids) == 0 {
+		return fmt.Errorf("none of these jobs is dead: %w", later.ErrNotFound)
+	} else if missing > 0 {
+		fmt.Fprintf(a.Err, "later: %s of these are not dead and stay as they are\n", plural(missing, "job", "jobs"))
+	}
+	if len(ids) > 0 && (work.always || len(filter.IDs) == 0 && len(ids) > 1) {
+		if err := a.confirm(yes, fmt.Sprintf("%s %s", plural(len(ids), "dead job", "dead jobs"), work.warn)); err != nil {
+			return err
+		}
+	}
+	bar := a.newProgress(work.verb, len(ids))
+	defer bar.finish()
+	done := 0
+	for start := 0; start < len(ids); start += deadPortion {
+		filter.IDs = ids[start:min(start+deadPortion, len(ids))]
+		filter.Limit = len(filter.IDs)
+		n, err := work.one(ctx, store, filter)
+		if err != nil {
+			p := *classify(err, a.flags.db)
+			p.err = fmt.Errorf("after %s %s: %w", plural(done, "job was", "jobs were"), work.past, err)
+			return &p
+		}
+		done += n
+		bar.add(len(filter.IDs))
+	}
+	bar.finish()
+	if a.flags.json {
+		return a.printJSON(struct {
+			Count int `json:"count"`
+		}{done})
+	}
+	return a.printf("%s %s\n", plural(done, "job", "jobs"), work.past)
+}
+
+// deadIDs returns the ids of all dead jobs that filter selects, newest first.
+func deadIDs(ctx context.Context, store later.Store, filter later.Filter) ([]int64, error) {
+	var ids []int64
+	filter.Limit = deadPortion
+	for {
+		jobs, err := store.List(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs {
+			ids = append(ids, j.ID)
+		}
+		if len(jobs) < filter.Limit {
+			return ids, nil
+		}
+		filter.Before = jobs[len(jobs)-1].ID
+	}
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/request"
+)
+
+// jobFlags are the flags that say how a job is to be run.
+type jobFlags struct {
+	queue, tenant, priority, maxAttempts  string
+	in, at, timeout, expiresIn, expiresAt string
+	headers                               []string
+}
+
+func (f *jobFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.queue, "queue", "", "`queue`, the workers that shall run it (default \""+later.DefaultQueue+"\")")
+	flags.StringVar(&f.priority, "priority", "", "`number`; lower runs first (default 0)")
+	flags.StringVar(&f.tenant, "tenant", "", "`customer` on whose behalf it runs")
+	flags.StringVar(&f.in, "in", "", "run it after this `duration`: 30s, 10m, 24h, 3d")
+	flags.StringVar(&f.at, "at", "", "run it at this `time`: 2030-01-31T08:00:00Z (RFC 3339)")
+	flags.StringVar(&f.maxAttempts, "max-attempts", "", "`number` of attempts before it is dead, or unlimited (default 5)")
+	flags.StringVar(&f.timeout, "timeout", "", "`duration` of one attempt (default 5m)")
+	flags.StringVar(&f.expiresIn, "expires-in", "", "end it unrun when it still waits after this `duration`")
+	flags.StringVar(&f.expiresAt, "expires-at", "", "end it unrun when it still waits at this `time`")
+	flags.StringArrayVar(&f.headers, "header", nil, "`key=value` that travels with the job; repeatable")
+}
+
+// exclusive marks the flags that say the same in two ways.
+func (f *jobFlags) exclusive(cmd *cobra.Command) {
+	cmd.MarkFlagsMutuallyExclusive("in", "at")
+	cmd.MarkFlagsMutuallyExclusive("expires-in", "expires-at")
+}
+
+// options reads the flags; its errors name them.
+func (f *jobFlags) options(flags *pflag.FlagSet) (later.Options, error) {
+	opts := later.Options{Queue: f.queue, Tenant: f.tenant}
+	if flags.Changed("queue") && f.queue == "" {
+		return opts, &later.FieldError{Field: "--queue", Reason: "is empty; leave it out for the queue " + later.DefaultQueue}
+	}
+	var errs []error
+	read := func(name string, set func(text string) error) {
+		if flags.Changed(name) {
+			errs = append(errs, set(flags.Lookup(name).Value.String()))
+		}
+	}
+	read("priority", func(text string) (err error) { opts.Priority, err = request.Priority("--priority", text); return })
+	read("in", func(text string) (err error) { opts.Delay, err = request.Duration("--in", text); return })
+	read("at", func(text string) (err error) { opts.RunAt, err = request.Time("--at", text); return })
+	read("max-attempts", func(text string) (err error) {
+		opts.MaxAttempts, err = request.Attempts("--max-attempts", text)
+		return
+	})
+	read("timeout", func(text string) (err error) { opts.Timeout, err = request.Positive("--timeout", text); return })
+	read("expires-in", func(text string) (err error) { opts.ExpiresIn, err = request.Positive("--expires-in", text); return })
+	read("expires-at", func(text string) (err error) { opts.ExpiresAt, err = request.Time("--expires-at", text); return })
+	for _, header := range f.headers {
+		key, value, ok := strings.Cut(header, "=")
+		if !ok {
+			errs = append(errs, &later.FieldError{Field: "--header", Reason: "has no =; it is written as key=value"})
+			break
+		}
+		if opts.Headers == nil {
+			opts.Headers = map[string]string{}
+		}
+		if _, twice := opts.Headers[key]; twice {
+			errs = append(errs, &later.FieldError{Field: "--header", Reason: "names " + key + " twice"})
+		}
+		opts.Headers[key] = value
+	}
+	for _, err := range errs {
+		if err != nil { // one at a time: an error is one line
+			return opts, err
+		}
+	}
+	return opts, nil
+}
+
+// flagNames are the flags for the fields of a job.
+var flagNames = map[string]string{
+	"kind": "KIND", "payload": "PAYLOAD", "queue": "--queue", "priority": "--priority", "tenant": "--tenant",
+	"delay": "--in", "run_at": "--at", "max_attempts": "--max-attempts", "timeout": "--timeout",
+	"expires_in": "--expires-in", "expires_at": "--expires-at", "headers": "--header",
+}
+
+// inFlags returns err with the name of a flag in the place of the field's.
+func inFlags(err error) error {
+	var field *later.FieldError
+	if !errors.As(err, &field) || flagNames[field.Field] == "" {
+		return err
+	}
+	named := *field
+	named.Field = flagNames[field.Field]
+	return &flagFault{named: &named, field: field}
+}
+
+// flagFault is a fault of a field as a person typed it. As a [later.FieldError]
+// it is the original one, so that programs read the field's own name.
+type flagFault struct{ named, field *later.FieldError }
+
+func (e *flagFault) Error() string { return e.named.Error() }
+func (e *flagFault) Unwrap() error { return e.field }

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/age"
+	"github.com/later-queue/later/internal/terminal"
+)
+
+func statusCommand(a *App) *cobra.Command {
+	var watch bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Count the jobs by queue and state, and look at the workers",
+		Long: `Count the jobs by queue and state, and look at the workers. The first number to look
+at is the age of the oldest job that is due: an empty queue and a stuck worker differ
+in it.
+
+  scheduled  not due yet
+  ready      due, and waiting for a worker
+  running    leased by a worker
+  retry      failed, and not due yet
+  lost       the lease of its worker has ended; the next claim takes it
+  dead       out of attempts; waits for a person: later dead list
+
+With --watch the picture is redrawn until Ctrl-C; with --json, or when the output is
+no terminal, it is printed again and again. Counting reads the whole table: with
+millions of jobs it is done less often than asked for, so that it takes at most a
+fifth of the time.`,
+		Example: `  later status
+  later status --watch --interval 5s
+  later status --json | jq .oldest_due_ms`,
+		Args: arguments(cobra.NoArgs),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if interval < minInterval {
+			return usageError("--interval is %v; it is at least %v", interval, minInterval)
+		}
+		if cmd.Flags().Changed("interval") && !watch {
+			return usageError("--interval is of use with --watch only")
+		}
+		return a.looking(func(ctx context.Context, store later.Store, _ []string) error {
+			if watch {
+				return a.watch(ctx, interval, func(ctx context.Context) (picture, error) { return a.takeStatus(ctx, store) })
+			}
+			s, err := a.takeStatus(ctx, store)
+			if err != nil {
+				return err
+			}
+			return a.printPicture(s)
+		})(cmd, args)
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "with --watch: the `time` between two looks")
+	return cmd
+}
+
+// minInterval is the shortest time between two looks. Chosen: nobody reads
+// faster.
+const minInterval = 100 * time.Millisecond
+
+// queueStatus are the counts of one queue.
+type queueStatus struct {
+	Queue     string                `json:"queue"`
+	Counts    map[later.State]int64 `json:"counts"`
+	OldestDue *time.Time            `json:"oldest_due"`
+	// OldestDueMS is how long the oldest due job has been waiting.
+	OldestDueMS int64 `json:"oldest_due_ms"`
+}
+
+// statusView is a look at everything; with --json it is printed as it is.
+type statusView struct {
+	At          time.Time             `json:"at"`
+	Counts      map[later.State]int64 `json:"counts"`
+	OldestDueMS int64                 `json:"oldest_due_ms"`
+	Queues      []queueStatus         `json:"queues"`
+	Slots       int                   `json:"slots"`
+	Running     int                   `json:"slots_taken"`
+	Workers     []workerView          `json:"workers"`
+
+	app *App
+}
+
+// countedStates in the order of a job's life.
+var countedStates = []later.State{
+	later.StateScheduled, later.StateReady, later.StateRunning, later.StateRetry, later.StateLost, later.StateDead,
+}
+
+func noCounts() map[later.State]int64 {
+	counts := map[later.State]int64{}
+	for _, state := range countedStates {
+		counts[state] = 0 // a program finds every state
+	}
+	return counts
+}
+
+func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, error) {
+	rows, err := store.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := storeTime(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	s := &statusView{At: now.UTC(), Counts: noCounts(), Queues: []queueStatus{}, Workers: []workerView{}, app: a}
+	at := map[string]int{}
+	for _, row := range rows {
+		i, known := at[row.Queue]
+		if !known {
+			i = len(s.Queues)
+			at[row.Queue] = i
+			s.Queues = append(s.Queues, queueStatus{Queue: row.Queue, Counts: noCounts()})
+		}
+		q := &s.Queues[i]
+		q.Counts[row.State] += row.Count
+		s.Counts[row.State] += row.Count
+		if !row.Oldest.IsZero() && (q.OldestDue == nil || row.Oldest.Before(*q.OldestDue)) {
+			q.OldestDue = instant(row.Oldest)
+			q.OldestDueMS = max(0, now.Sub(row.Oldest).Milliseconds())
+			s.OldestDueMS = max(s.OldestDueMS, q.OldestDueMS)
+		}
+	}
+	slices.SortFunc(s.Queues, func(x, y queueStatus) int { return strings.Compare(x.Queue, y.Queue) })
+	for _, w := range workers {
+		view := viewWorker(w, now)
+		s.Workers = append(s.Workers, view)
+		if view.Alive {
+			s.Slots += w.Slots
+			s.Running += w.Running
+		}
+	}
+	return s, nil
+}
+
+// storeTime is the database's clock, as far as a job shows it; else this
+// machine's.
+func storeTime(ctx context.Context, store later.Store) (time.Time, error) {
+	jobs, err := store.List(ctx, later.Filter{Limit: 1})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(jobs) == 0 {
+		return time.Now(), nil
+	}
+	return jobs[0].Now, nil
+}
+
+func (s *statusView) json() any { return s }
+
+func (s *statusView) lines(width int) []string {
+	p := s.app.palette
+	if len(s.Queues) == 0 {
+		return append([]string{"no jobs", ""}, s.workerLines(width)...)
+	}
+	columns := []terminal.Column{{Title: "queue", Max: 30}}
+	for _, state := range countedStates {
+		columns = append(columns, terminal.Column{Title: string(state), Right: true})
+	}
+	columns = append(columns, terminal.Column{Title: "oldest due", Right: true})
+	t := terminal.NewTable(columns...)
+	for _, q := range s.Queues {
+		t.Cells(s.row(q.Queue, nil, q.Counts, q.OldestDueMS, q.OldestDue != nil)...)
+	}
+	if len(s.Queues) > 1 {
+		t.Cells(s.row("all", p.Strong, s.Counts, s.OldestDueMS, s.OldestDueMS > 0)...)
+	}
+	lines := append(t.Lines(width, p.Head), "")
+	if dead := s.Counts[later.StateDead]; dead > 0 {
+		lines = append(lines, p.Bad(plural64(dead, "dead job", "dead jobs"))+": later dead list", "")
+	}
+	return append(lines, s.workerLines(width)...)
+}
+
+// oldAfter is when the oldest due job is painted as old. Chosen: a worker that
+// polls every second is far behind then.
+const oldAfter = time.Minute
+
+func (s *statusView) row(name string, paint terminal.Paint, counts map[later.State]int64, oldest int64, due bool) []terminal.Cell {
+	p := s.app.palette
+	cells := []terminal.Cell{{Text: name, Paint: paint}}
+	paints := map[later.State]terminal.Paint{later.StateRunning: p.Good, later.StateRetry: p.Warn, later.StateLost: p.Bad, later.StateDead: p.Bad}
+	for _, state := range countedStates {
+		cell := terminal.Cell{Text: fmt.Sprint(counts[state]), Paint: paints[state]}
+		if counts[state] == 0 {
+			cell = terminal.Cell{Text: "-", Paint: p.Faint}
+		}
+		cells = append(cells, cell)
+	}
+	waited := time.Duration(oldest) * time.Millisecond
+	cell := terminal.Cell{Text: "-", Paint: p.Faint}
+	if due {
+		cell = terminal.Cell{Text: age.Short(waited)}
+		if waited > oldAfter {
+			cell.Paint = p.Warn
+		}
+	}
+	return append(cells, cell)
+}
+
+func (s *statusView) workerLines(width int) []string {
+	p := s.app.palette
+	alive := 0
+	for _, w := range s.Workers {
+		if w.Alive {
+			alive++
+		}
+	}
+	if len(s.Workers) == 0 {
+		return []string{p.Warn("no worker is alive") + ": start one with later work"}
+	}
+	head := fmt.Sprintf("%s alive, %d of %s taken", plural(alive, "worker", "workers"), s.Running, plural(s.Slots, "slot", "slots"))
+	return append([]string{head}, s.app.workerTable(s.Workers, s.At).Lines(width, p.Head)...)
+}
