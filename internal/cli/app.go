@@ -44,7 +44,7 @@ var groups = []struct {
 	id, title string
 	commands  []maker
 }{
-	{"run", "Enqueue and run jobs:", []maker{enqueueCommand, workCommand, drainCommand}},
+	{"run", "Enqueue and run jobs:", []maker{enqueueCommand, workCommand, drainCommand, demoCommand}},
 	{"look", "Look:", []maker{statusCommand, listCommand, showCommand, workersCommand}},
 	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand}},
 	{"setup", "Set up:", []maker{migrateCommand, completionCommand, versionCommand}},

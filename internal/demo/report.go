@@ -13,9 +13,12 @@ import (
 
 // report prints what happened, the tally, and how to look further.
 func (d *demo) report(t *Tally) error {
-	r := &report{paint: terminal.NewPalette(d.config.Colour)}
-	r.width, _ = terminal.Size(d.config.Out)
-	if r.width > 0 { // the panel has gone
+	r := &report{paint: terminal.NewPalette(d.config.Colour), width: 80}
+	columns, _ := terminal.Size(d.config.Out)
+	if columns > 0 {
+		r.width = columns
+	}
+	if columns > 0 { // the panel, which told it, has gone
 		r.head("What happened")
 		for _, e := range d.story.all() {
 			for _, line := range eventLines(e, r.paint, r.width-1) {
@@ -45,7 +48,7 @@ func (d *demo) report(t *Tally) error {
 type report struct {
 	strings.Builder
 	paint terminal.Palette
-	width int // 0: endless
+	width int
 }
 
 func (r *report) line(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
