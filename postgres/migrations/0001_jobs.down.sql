@@ -1,0 +1,11 @@
+drop view {schema}.running;
+drop view {schema}.status;
+drop function {schema}.enqueue;
+drop table {schema}.worker;
+drop table {schema}.job_log;
+drop table {schema}.dead_job;
+drop table {schema}.job;
+drop domain {schema}.headers;
+drop domain {schema}.payload;
+drop domain {schema}.tenant;
+drop domain {schema}.name;

@@ -1,0 +1,210 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/later-queue/later"
+)
+
+const (
+	// DefaultSchema is where the tables are when Config.Schema is empty.
+	DefaultSchema = "later"
+	// DefaultLogRetention is how long finished attempts are kept. Chosen, not
+	// measured: last week's trouble can still be looked at.
+	DefaultLogRetention = 7 * 24 * time.Hour
+	// DefaultPoolSize is the number of connections for running jobs. Chosen: a
+	// claim, a settle and a renewal at the same time, and one to spare.
+	DefaultPoolSize = 4
+)
+
+// Config is what can be set. The zero value is the default.
+type Config struct {
+	// Schema is where the tables are; "" is [DefaultSchema]. At most 63
+	// letters, digits and _, the first no digit, and not beginning with pg_.
+	// Letters keep their case.
+	Schema string
+	// LogRetention is how long finished attempts stay in job_log; 0 is
+	// [DefaultLogRetention]. Whole days are dropped, so an attempt stays up to a
+	// day longer. Of several processes the one with the shortest decides. It
+	// concerns no job and no dead job.
+	LogRetention time.Duration
+	// NoLog writes no finished attempts into job_log.
+	NoLog bool
+	// PoolSize bounds the store's own connections, which run jobs: claim,
+	// renew, settle and the like; 0 is [DefaultPoolSize].
+	PoolSize int
+	// Logger is told what nobody else is; nil is slog.Default().
+	Logger *slog.Logger
+}
+
+// Store keeps jobs in Postgres. It is safe for concurrent use.
+//
+// It uses two pools. The caller's serves what the application does: Enqueue and
+// the [later.Operator]. One of the store's own, made when first needed, serves
+// what workers do, so that an application that has taken every connection
+// cannot keep a worker from renewing its leases.
+type Store struct {
+	*later.Client
+
+	schema   string // quoted
+	name     string // of the schema, as it was given
+	config   Config
+	log      *slog.Logger
+	pool     *pgxpool.Pool
+	ownsPool bool
+
+	mu      sync.Mutex
+	runtime *pgxpool.Pool // nil until it is needed
+	closed  bool
+}
+
+var (
+	_ later.Store    = (*Store)(nil)
+	_ later.Migrator = (*Store)(nil)
+)
+
+// Open connects to the database at url, which is a postgres:// URL or a
+// key=value string as pgx reads it, pool settings included. It does not
+// migrate. Close ends its connections. No error of it contains the password.
+func Open(ctx context.Context, url string, config Config) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, urlError(err)
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		// So that a server that answers nothing is an error and not silence.
+		// Chosen, not measured.
+		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	s, err := New(pool, config)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.ownsPool = true
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("postgres: connect: %w", s.classify(err))
+	}
+	return s, nil
+}
+
+// New returns a store that enqueues through pool, and whose own connections are
+// made with pool's settings. It connects to nothing. The caller keeps pool, and
+// closes it after the store.
+func New(pool *pgxpool.Pool, config Config) (*Store, error) {
+	if pool == nil {
+		return nil, errors.New("postgres: the pool is nil")
+	}
+	if config.Schema == "" {
+		config.Schema = DefaultSchema
+	}
+	if config.LogRetention == 0 {
+		config.LogRetention = DefaultLogRetention
+	}
+	if config.PoolSize == 0 {
+		config.PoolSize = DefaultPoolSize
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if err := checkSchemaName(config.Schema); err != nil {
+		return nil, err
+	}
+	if config.LogRetention < 0 {
+		return nil, fmt.Errorf("postgres: LogRetention %v is negative", config.LogRetention)
+	}
+	if config.PoolSize < 0 || config.PoolSize > maxPoolSize {
+		return nil, fmt.Errorf("postgres: PoolSize %d is not from 1 to %d", config.PoolSize, maxPoolSize)
+	}
+	s := &Store{
+		schema: pgx.Identifier{config.Schema}.Sanitize(),
+		name:   config.Schema,
+		config: config,
+		log:    config.Logger,
+		pool:   pool,
+	}
+	s.Client = later.NewClient(s)
+	return s, nil
+}
+
+// maxPoolSize is far above what any server allows.
+const maxPoolSize = 10_000
+
+var schemaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+func checkSchemaName(name string) error {
+	if !schemaName.MatchString(name) {
+		return fmt.Errorf("postgres: Schema %q is not 1 to 63 letters, digits and _, the first no digit", later.ClipText(name, 100))
+	}
+	if lower := strings.ToLower(name); strings.HasPrefix(lower, "pg_") || lower == "information_schema" {
+		return fmt.Errorf("postgres: Schema %q belongs to the server", name)
+	}
+	return nil
+}
+
+// sql puts the schema into a statement.
+func (s *Store) sql(statement string) string {
+	return strings.ReplaceAll(statement, "{schema}", s.schema)
+}
+
+// runtimePool returns the pool that serves workers.
+func (s *Store) runtimePool() (*pgxpool.Pool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, later.ErrClosed
+	}
+	if s.runtime != nil {
+		return s.runtime, nil
+	}
+	cfg := s.pool.Config()
+	cfg.MaxConns = int32(s.config.PoolSize)
+	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects to nothing yet
+	if err != nil {
+		return nil, err
+	}
+	s.runtime = pool
+	return pool, nil
+}
+
+// appPool returns the pool that serves the application.
+func (s *Store) appPool() (*pgxpool.Pool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, later.ErrClosed
+	}
+	return s.pool, nil
+}
+
+// Close ends the store's own connections, after what runs on them has ended. A
+// pool that was given to New stays open. A second call does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	runtime, again := s.runtime, s.closed
+	s.closed, s.runtime = true, nil
+	s.mu.Unlock()
+	if runtime != nil {
+		runtime.Close()
+	}
+	if s.ownsPool && !again {
+		s.pool.Close()
+	}
+	return nil
+}
