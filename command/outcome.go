@@ -114,7 +114,7 @@ func (e *ExitError) outcome(ctx context.Context) error {
 	if err != nil {
 		e.fault = err.Error()
 	}
-	e.Reason = line.Because
+	e.Reason = later.CleanText(line.Because, maxErrorTail)
 	switch {
 	case e.Code == ExitPermanent:
 		return later.Permanent(e)
@@ -194,8 +194,11 @@ func parseDelay(text string) (time.Duration, error) {
 }
 
 func cutWord(text string) (word, rest string) {
-	word, rest, _ = strings.Cut(strings.TrimSpace(text), " ")
-	return word, strings.TrimSpace(rest)
+	text = strings.TrimSpace(text)
+	if i := strings.IndexAny(text, " \t"); i >= 0 {
+		return text[:i], strings.TrimSpace(text[i:])
+	}
+	return text, ""
 }
 
 // lastLine is the last line of output that is not blank.
