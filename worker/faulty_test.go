@@ -20,6 +20,7 @@ type faulty struct {
 	mu     sync.Mutex
 	before func(op string, arg any) error // the operation does not happen
 	after  func(op string, arg any) error // it happens, and its answer is lost
+	hang   func(ctx context.Context, op string) error
 	calls  []storeCall
 }
 
@@ -65,14 +66,17 @@ func (f *faulty) called(op string) []storeCall {
 }
 
 // do runs one operation with the faults that are set.
-func (f *faulty) do(op string, arg any, operation func() (int, error)) error {
+func (f *faulty) do(ctx context.Context, op string, arg any, operation func() (int, error)) error {
 	at := time.Now()
 	f.mu.Lock()
-	before, after := f.before, f.after
+	before, after, hang := f.before, f.after, f.hang
 	f.mu.Unlock()
 	var err error
 	got := 0
-	if before != nil {
+	if hang != nil {
+		err = hang(ctx, op)
+	}
+	if err == nil && before != nil {
 		err = before(op, arg)
 	}
 	if err == nil {
@@ -88,11 +92,11 @@ func (f *faulty) do(op string, arg any, operation func() (int, error)) error {
 }
 
 func (f *faulty) CheckSchema(ctx context.Context) error {
-	return f.do("check", nil, func() (int, error) { return 0, f.Store.CheckSchema(ctx) })
+	return f.do(ctx, "check", nil, func() (int, error) { return 0, f.Store.CheckSchema(ctx) })
 }
 
 func (f *faulty) Claim(ctx context.Context, req later.ClaimRequest) (jobs []*later.Claimed, err error) {
-	err = f.do("claim", req, func() (int, error) {
+	err = f.do(ctx, "claim", req, func() (int, error) {
 		jobs, err = f.Store.Claim(ctx, req)
 		return len(jobs), err
 	})
@@ -103,7 +107,7 @@ func (f *faulty) Claim(ctx context.Context, req later.ClaimRequest) (jobs []*lat
 }
 
 func (f *faulty) Sweep(ctx context.Context, req later.SweepRequest) (jobs []*later.Claimed, err error) {
-	err = f.do("sweep", req, func() (int, error) {
+	err = f.do(ctx, "sweep", req, func() (int, error) {
 		jobs, err = f.Store.Sweep(ctx, req)
 		return len(jobs), err
 	})
@@ -121,7 +125,7 @@ func (f *faulty) Settle(ctx context.Context, s []later.Settlement) (refused []la
 		}
 		ids[one.Lease.ID] = true
 	}
-	err = f.do("settle", s, func() (int, error) {
+	err = f.do(ctx, "settle", s, func() (int, error) {
 		refused, err = f.Store.Settle(ctx, s)
 		return len(s) - len(refused), err
 	})
@@ -132,7 +136,7 @@ func (f *faulty) Settle(ctx context.Context, s []later.Settlement) (refused []la
 }
 
 func (f *faulty) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (renewed later.Renewed, err error) {
-	err = f.do("renew", leases, func() (int, error) {
+	err = f.do(ctx, "renew", leases, func() (int, error) {
 		renewed, err = f.Store.Renew(ctx, leases, d)
 		return len(leases), err
 	})
@@ -143,7 +147,7 @@ func (f *faulty) Renew(ctx context.Context, leases []later.Lease, d time.Duratio
 }
 
 func (f *faulty) CancelRequests(ctx context.Context, leases []later.Lease) (wanted []later.Lease, err error) {
-	err = f.do("cancel requests", leases, func() (int, error) {
+	err = f.do(ctx, "cancel requests", leases, func() (int, error) {
 		wanted, err = f.Store.CancelRequests(ctx, leases)
 		return len(wanted), err
 	})
@@ -151,15 +155,15 @@ func (f *faulty) CancelRequests(ctx context.Context, leases []later.Lease) (want
 }
 
 func (f *faulty) Beat(ctx context.Context, w later.WorkerInfo) error {
-	return f.do("beat", w, func() (int, error) { return 0, f.Store.Beat(ctx, w) })
+	return f.do(ctx, "beat", w, func() (int, error) { return 0, f.Store.Beat(ctx, w) })
 }
 
 func (f *faulty) Leave(ctx context.Context, worker string) error {
-	return f.do("leave", worker, func() (int, error) { return 0, f.Store.Leave(ctx, worker) })
+	return f.do(ctx, "leave", worker, func() (int, error) { return 0, f.Store.Leave(ctx, worker) })
 }
 
 func (f *faulty) Maintain(ctx context.Context) error {
-	return f.do("maintain", nil, func() (int, error) { return 0, f.Store.Maintain(ctx) })
+	return f.do(ctx, "maintain", nil, func() (int, error) { return 0, f.Store.Maintain(ctx) })
 }
 
 // settleInTx does what a store's DoneTx and the commit of its transaction do.

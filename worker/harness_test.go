@@ -107,6 +107,7 @@ func (b *bed) run(h *later.Handlers, cfg worker.Config) *running {
 		defer close(r.done)
 		r.err = r.Run(ctx)
 	}()
+	b.Cleanup(func() { r.stop() }) // also after a Fatal
 	return r
 }
 
@@ -212,4 +213,24 @@ func (b *bed) wantLines(n int, parts ...string) {
 	if got := b.log.count(parts...); got != n {
 		b.Errorf("got %d log lines with %q, want %d; the log is\n%s", got, parts, n, strings.Join(b.log.lines, "\n"))
 	}
+}
+
+// beside returns a bed whose workers have a connection of their own to the same
+// store.
+func (b *bed) beside() *bed {
+	other := *b
+	other.store = &faulty{Store: b.store.Store}
+	return &other
+}
+
+var everything = []string{"check", "claim", "sweep", "settle", "renew", "cancel requests", "beat", "leave", "maintain"}
+
+// crash ends a worker as SIGKILL would: nothing of it reaches the store any
+// more.
+func (r *running) crash() {
+	r.b.store.failing(later.ErrUnavailable, everything...)
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	r.Stop(now) // its error is that it could not store anything
+	<-r.done
 }

@@ -26,19 +26,22 @@ func (r *run) sweepEvery() time.Duration {
 
 // sweepLoop ends the jobs that must not run any more, and runs suspects.
 func (r *run) sweepLoop() {
-	r.every(time.Duration(rand.Float64()*float64(r.sweepEvery())), r.sweepEvery(), func() {
-		for !r.isStopping() {
-			found, err := r.sweep()
-			if err == nil {
-				r.outages.works("sweep")
-			} else if r.ops.Err() == nil {
-				r.outages.fail("sweep", err)
-			}
-			if found < sweepLimit {
-				return
-			}
+	wait := time.Duration(rand.Float64() * float64(r.sweepEvery()))
+	for pause(r.ops, wait) && !r.isStopping() {
+		next := time.Now().Add(jitter(r.sweepEvery()))
+		found, err := r.sweep()
+		if err == nil {
+			r.outages.works("sweep")
+		} else if r.ops.Err() == nil {
+			r.outages.fail("sweep", err)
 		}
-	})
+		// What it waited for a slot counts: while all slots are taken, ending
+		// jobs goes on at the same rate.
+		wait = time.Until(next)
+		if found >= sweepLimit {
+			wait = 0
+		}
+	}
 }
 
 // sweep asks the store once for what claims leave, and returns how many jobs
