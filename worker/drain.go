@@ -189,10 +189,7 @@ func (r *run) releaseAll() {
 // database that is away.
 func (r *run) leave() {
 	left := min(time.Until(r.hardDeadline()), leaveBound)
-	r.mu.Lock()
-	away := r.outage
-	r.mu.Unlock()
-	if left <= 0 || away {
+	if left <= 0 || r.isAway() {
 		return
 	}
 	ctx, cancel := r.op(left)

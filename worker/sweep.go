@@ -29,6 +29,11 @@ func (r *run) sweepLoop() {
 	wait := time.Duration(rand.Float64() * float64(r.sweepEvery()))
 	for pause(r.ops, wait) && !r.isStopping() {
 		next := time.Now().Add(jitter(r.sweepEvery()))
+		if r.isAway() {
+			// What it ended could not be stored and would pile up.
+			wait = time.Until(next)
+			continue
+		}
 		found, err := r.sweep()
 		if err == nil {
 			r.outages.works("sweep")
@@ -57,7 +62,8 @@ func (r *run) sweep() (found int, err error) {
 	hasSlot := suspect && r.hasSlot()
 	r.mu.Unlock()
 	found, err = r.sweepFor(hasSlot)
-	if err == nil && suspect && !hasSlot && r.waitForSlot() {
+	// Those that are to be ended come first: they need no slot.
+	if err == nil && found < sweepLimit && suspect && !hasSlot && r.waitForSlot() {
 		var more int
 		more, err = r.sweepFor(true)
 		found += more
@@ -69,6 +75,13 @@ func (r *run) sweep() (found int, err error) {
 		r.mu.Unlock()
 	}
 	return found, err
+}
+
+// isAway reports whether results cannot be stored at the moment.
+func (r *run) isAway() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outage
 }
 
 // hasSlot reports whether a slot is free or kept for the sweep. The lock is held.
