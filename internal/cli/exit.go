@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,9 +103,18 @@ func (a *App) printProblem(p *problem) {
 	fmt.Fprintf(a.Err, "%s %s\n", red("later:"), terminal.Safe(oneLine(text)))
 }
 
-// oneLine joins the lines of errors of libraries.
+// oneLine joins the lines of an error, and leaves out those that repeat
+// another: a driver reports each address that it tried.
 func oneLine(text string) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", " ")), " ")
+	var lines []string
+	for _, line := range strings.Split(text, "\n") {
+		line = strings.Join(strings.Fields(line), " ")
+		repeats := func(other string) bool { return strings.Contains(other, line) }
+		if line != "" && !slices.ContainsFunc(lines, repeats) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
 }
 
 // classify finds the exit code of an error, and the advice where the error

@@ -82,9 +82,9 @@ type statusView struct {
 	Counts      map[later.State]int64 `json:"counts"`
 	OldestDueMS int64                 `json:"oldest_due_ms"`
 	Queues      []queueStatus         `json:"queues"`
-	Slots       int                   `json:"slots"`
-	Running     int                   `json:"slots_taken"`
-	Workers     []workerView          `json:"workers"`
+	// Slots are those of the workers that are alive.
+	Slots   int          `json:"slots"`
+	Workers []workerView `json:"workers"`
 
 	app *App
 }
@@ -139,7 +139,6 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 		s.Workers = append(s.Workers, view)
 		if view.Alive {
 			s.Slots += w.Slots
-			s.Running += w.Running
 		}
 	}
 	return s, nil
@@ -165,11 +164,10 @@ func (s *statusView) lines(width int) []string {
 	if len(s.Queues) == 0 {
 		return append([]string{"no jobs", ""}, s.workerLines(width)...)
 	}
-	columns := []terminal.Column{{Title: "queue", Max: 30}}
+	columns := []terminal.Column{{Title: "queue", Max: 30}, {Title: "oldest due", Right: true}}
 	for _, state := range countedStates {
 		columns = append(columns, terminal.Column{Title: string(state), Right: true})
 	}
-	columns = append(columns, terminal.Column{Title: "oldest due", Right: true})
 	t := terminal.NewTable(columns...)
 	for _, q := range s.Queues {
 		t.Cells(s.row(q.Queue, nil, q.Counts, q.OldestDueMS, q.OldestDue != nil)...)
@@ -190,7 +188,15 @@ const oldAfter = time.Minute
 
 func (s *statusView) row(name string, paint terminal.Paint, counts map[later.State]int64, oldest int64, due bool) []terminal.Cell {
 	p := s.app.palette
-	cells := []terminal.Cell{{Text: name, Paint: paint}}
+	oldestCell := terminal.Cell{Text: "-", Paint: p.Faint}
+	if due {
+		waited := time.Duration(oldest) * time.Millisecond
+		oldestCell = terminal.Cell{Text: age.Short(waited)}
+		if waited > oldAfter {
+			oldestCell.Paint = p.Warn
+		}
+	}
+	cells := []terminal.Cell{{Text: name, Paint: paint}, oldestCell}
 	paints := map[later.State]terminal.Paint{later.StateRunning: p.Good, later.StateRetry: p.Warn, later.StateLost: p.Bad, later.StateDead: p.Bad}
 	for _, state := range countedStates {
 		cell := terminal.Cell{Text: fmt.Sprint(counts[state]), Paint: paints[state]}
@@ -199,15 +205,7 @@ func (s *statusView) row(name string, paint terminal.Paint, counts map[later.Sta
 		}
 		cells = append(cells, cell)
 	}
-	waited := time.Duration(oldest) * time.Millisecond
-	cell := terminal.Cell{Text: "-", Paint: p.Faint}
-	if due {
-		cell = terminal.Cell{Text: age.Short(waited)}
-		if waited > oldAfter {
-			cell.Paint = p.Warn
-		}
-	}
-	return append(cells, cell)
+	return cells
 }
 
 func (s *statusView) workerLines(width int) []string {
@@ -221,6 +219,6 @@ func (s *statusView) workerLines(width int) []string {
 	if len(s.Workers) == 0 {
 		return []string{p.Warn("no worker is alive") + ": start one with later work"}
 	}
-	head := fmt.Sprintf("%s alive, %d of %s taken", plural(alive, "worker", "workers"), s.Running, plural(s.Slots, "slot", "slots"))
+	head := fmt.Sprintf("%s alive, with %s", plural(alive, "worker", "workers"), plural(s.Slots, "slot", "slots"))
 	return append([]string{head}, s.app.workerTable(s.Workers, s.At).Lines(width, p.Head)...)
 }

@@ -3,6 +3,7 @@ package open
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -11,6 +12,9 @@ import (
 )
 
 func openPostgres(ctx context.Context, url string, config Config) (later.Store, error) {
+	if err := checkPostgres(ctx, url, config); err != nil {
+		return nil, err
+	}
 	store, err := postgres.Open(ctx, url, postgresConfig(config))
 	if err != nil {
 		return nil, err
@@ -22,11 +26,23 @@ func postgresConfig(config Config) postgres.Config {
 	return postgres.Config{Schema: config.Schema, Logger: config.Logger, LogRetention: config.LogRetention, NoLog: config.NoLog}
 }
 
+// checkPostgres finds what is wrong with the URL and the schema's name before
+// anything is connected to.
+func checkPostgres(ctx context.Context, url string, config Config) error {
+	_, err := postgresSQL(ctx, url, config, false)
+	return err
+}
+
 // postgresSQL connects to nothing: a pool without a minimum of connections
 // makes its first when it is asked for one.
 func postgresSQL(ctx context.Context, url string, config Config, down bool) (string, error) {
+	if twoAts(url) {
+		return "", fmt.Errorf("%w: it has a second @ after the first /; in a user or password write @ as %%40 and / as %%2F", ErrURL)
+	}
 	parsed, err := pgxpool.ParseConfig(url)
 	if err != nil {
+		// The store's own words, which show nothing of the URL.
+		_, err = postgres.Open(ctx, url, postgresConfig(config))
 		return "", fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	parsed.MinConns, parsed.MinIdleConns = 0, 0
@@ -37,7 +53,17 @@ func postgresSQL(ctx context.Context, url string, config Config, down bool) (str
 	defer pool.Close()
 	store, err := postgres.New(pool, postgresConfig(config))
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	return store.MigrationSQL(down), nil
+}
+
+// twoAts reports whether the URL's path has an @ behind that of its host. Then
+// the first @ is most likely a part of the password, and what is read as host
+// and path, and shown in errors, would be the rest of it.
+func twoAts(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	host, path, _ := strings.Cut(rest, "/")
+	return strings.Contains(host, "@") && strings.Contains(path, "@")
 }

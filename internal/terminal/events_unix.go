@@ -45,5 +45,11 @@ func Events() (events <-chan Event, stop func()) {
 // SuspendProcess stops the process as Ctrl-Z does, and returns when it is
 // continued.
 func SuspendProcess() {
+	// Kill may return before the process has stopped, so it is the other end
+	// that is waited for.
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // a process may always signal itself
+	<-continued
 }
