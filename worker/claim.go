@@ -28,7 +28,7 @@ func (r *run) waitForClaim(poll *time.Timer) bool {
 		r.mu.Lock()
 		ready := r.free() > 0 && r.shares.anyMore()
 		stopping := r.stopping
-		idle := !ready && r.busy+r.hooking+len(r.results)+r.inHand == 0
+		idle := !ready && r.busy+r.hooking+r.waiting() == 0
 		if r.untilEmpty && idle && r.touched {
 			// Jobs may have made jobs.
 			r.touched = false

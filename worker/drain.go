@@ -20,7 +20,8 @@ const (
 // launch starts the loops. Nothing is claimed before the schema was checked.
 func (r *run) launch() {
 	r.log.Info("worker starts", "worker", r.id.name, "kinds", r.kinds, "slots", r.cfg.Concurrency)
-	r.loops.Go(r.settleLoop)
+	r.loops.Go(func() { r.settleLoop(&r.ordinary) })
+	r.loops.Go(func() { r.settleLoop(&r.doubtful) })
 	r.loops.Go(r.renewLoop)
 	r.claims.Go(func() {
 		if !r.checkSchema() {
@@ -81,7 +82,7 @@ func (r *run) drain() error {
 			return false
 		}
 	}
-	settled := func() bool { return claimsOver() && len(r.results)+r.inHand+r.hooking == 0 }
+	settled := func() bool { return claimsOver() && r.waiting()+r.hooking == 0 }
 	returned := func() bool { return claimsOver() && r.running == 0 }
 
 	if !r.await(func() bool { return r.running == 0 && settled() }, r.softDeadline) {

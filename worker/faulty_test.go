@@ -20,7 +20,7 @@ type faulty struct {
 	mu     sync.Mutex
 	before func(op string, arg any) error // the operation does not happen
 	after  func(op string, arg any) error // it happens, and its answer is lost
-	hang   func(ctx context.Context, op string) error
+	hang   func(ctx context.Context, op string, arg any) error
 	calls  []storeCall
 }
 
@@ -74,7 +74,7 @@ func (f *faulty) do(ctx context.Context, op string, arg any, operation func() (i
 	var err error
 	got := 0
 	if hang != nil {
-		err = hang(ctx, op)
+		err = hang(ctx, op, arg)
 	}
 	if err == nil && before != nil {
 		err = before(op, arg)

@@ -234,3 +234,16 @@ func (r *running) crash() {
 	r.Stop(now) // its error is that it could not store anything
 	<-r.done
 }
+
+// loseOnce lets the job be claimed by a worker that is never heard of again.
+func (b *bed) loseOnce(id int64) {
+	b.Helper()
+	queues := []later.QueueLimit{{Queue: later.DefaultQueue, Limit: 1000}}
+	jobs, err := b.store.Store.Claim(b.Context(), later.ClaimRequest{
+		Queues: queues, Limit: 1000, Kinds: []string{"task"}, Worker: "killed", Token: later.NewToken(), Lease: time.Second,
+	})
+	if err != nil || len(jobs) != 1 || jobs[0].ID != id {
+		b.Fatalf("got the jobs %v and the error %v, want job %d", jobs, err, id)
+	}
+	time.Sleep(1100 * time.Millisecond)
+}

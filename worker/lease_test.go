@@ -233,7 +233,7 @@ func TestLeases(t *testing.T) {
 			hung := 0
 			w := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, time.Minute) }),
 				worker.Config{Lease: 30 * time.Second})
-			b.store.hang = func(ctx context.Context, op string) error {
+			b.store.hang = func(ctx context.Context, op string, _ any) error {
 				if op == "renew" && hung < 2 {
 					hung++
 					<-ctx.Done()
@@ -283,7 +283,7 @@ func TestCancel(t *testing.T) {
 				return handler(ctx)
 			}), worker.Config{Grace: grace})
 			time.Sleep(5 * time.Second)
-			if running, err := b.store.Cancel(t.Context(), id); err != nil || !running {
+			if running, err := b.store.Cancel(b.Context(), id); err != nil || !running {
 				t.Fatalf("got running %t and the error %v, want a running job", running, err)
 			}
 			time.Sleep(1200 * time.Millisecond) // a poll
@@ -316,7 +316,7 @@ func TestCancel(t *testing.T) {
 			dead := b.run(handle(deaf(release)), worker.Config{Lease: 10 * time.Second})
 			time.Sleep(time.Second)
 			dead.crash()
-			if _, err := b.store.Cancel(t.Context(), id); err != nil {
+			if _, err := b.store.Cancel(b.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 			other := b.beside().run(handle(noop), worker.Config{Lease: 10 * time.Second})

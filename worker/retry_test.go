@@ -253,7 +253,7 @@ func TestTimeouts(t *testing.T) {
 		// Case 97.
 		bubble(t, func(b *bed) {
 			id := b.tasks(1, later.Options{Timeout: 100 * time.Millisecond})[0]
-			b.store.hang = func(ctx context.Context, op string) error { return ctx.Err() }
+			b.store.hang = func(ctx context.Context, op string, _ any) error { return ctx.Err() }
 			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { <-ctx.Done(); return ctx.Err() }), worker.Config{})
 			time.Sleep(101 * time.Millisecond)
 			b.wantOutcomes(id, "retry")

@@ -42,7 +42,7 @@ type run struct {
 	err  error
 
 	// Each wakes the one loop that it is named after.
-	wakeClaim, wakeSettle, wakeSweep, wakeDrain chan struct{}
+	wakeClaim, wakeSweep, wakeDrain chan struct{}
 
 	mu       sync.Mutex
 	stopping bool
@@ -64,9 +64,9 @@ type run struct {
 	hooking   int  // calls of hooks under way
 	touched   bool // a job was started since it was last looked at
 
-	results []*attempt // to be settled, oldest first
-	inHand  int        // taken from results for the settle that is under way
-	outage  bool       // the last settle had no answer
+	ordinary backlog // of results to be settled
+	doubtful backlog
+	outage   bool // the last settle had no answer
 }
 
 func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
@@ -76,8 +76,8 @@ func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
 		log: log, counters: &w.counters, outages: &outages{log: log},
 		untilEmpty: untilEmpty, values: values,
 		stopped: make(chan struct{}), done: make(chan struct{}),
-		wakeClaim: make(chan struct{}, 1), wakeSettle: make(chan struct{}, 1),
-		wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1),
+		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1),
+		ordinary: backlog{wake: make(chan struct{}, 1)}, doubtful: backlog{wake: make(chan struct{}, 1)},
 		attempts: map[later.Lease]*attempt{}, executing: map[*attempt]struct{}{},
 		shares: newShares(w.cfg.Queues),
 	}
@@ -107,7 +107,7 @@ func wake(c chan struct{}) {
 // when the store is slow (no more of them than there are slots) nor when it is
 // away (then each keeps its slot).
 func (r *run) free() int {
-	waiting := len(r.results) + r.inHand
+	waiting := r.waiting()
 	if !r.outage {
 		waiting = max(0, waiting-r.cfg.Concurrency)
 	}
@@ -144,7 +144,8 @@ func (r *run) stopLocked(soft, hard time.Time) {
 	if !r.stopping {
 		r.stopping = true
 		close(r.stopped)
-		wake(r.wakeSettle)
+		wake(r.ordinary.wake)
+		wake(r.doubtful.wake)
 	}
 	r.poke()
 }

@@ -177,7 +177,7 @@ func (w *Worker) Stats() Stats {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		s.Running, s.Abandoned, s.Pending = r.running, r.abandoned, len(r.results)+r.inHand
+		s.Running, s.Abandoned, s.Pending = r.running, r.abandoned, r.waiting()
 	}
 	return s
 }

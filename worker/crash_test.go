@@ -1,0 +1,152 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/later-queue/later"
+	"github.com/later-queue/later/worker"
+)
+
+func TestCrashes(t *testing.T) {
+	t.Run("a job that kills its process ends dead, its bystanders are done", func(t *testing.T) {
+		// Case 136: as os.Exit in a handler does it.
+		bubble(t, func(b *bed) {
+			var ids []int64
+			var killer int64
+			for i := range 10 {
+				id := b.enqueue(task{N: i}, later.Options{MaxAttempts: 3})
+				if i == 4 {
+					killer = id
+				}
+				ids = append(ids, id)
+			}
+			kill := make(chan struct{})
+			var dead []worker.Failure
+			running := 0
+			cfg := worker.Config{
+				Concurrency: 10, Lease: 5 * time.Second, Name: "victim",
+				OnDead: func(_ context.Context, f worker.Failure) { dead = append(dead, f) },
+			}
+			h := handleEvery(time.Second, func(ctx context.Context, j *later.Job[task]) error {
+				running++
+				defer func() { running-- }()
+				if j.Crashes >= later.SuspectCrashes && running > 1 {
+					t.Errorf("got %d jobs beside suspect %d, want it alone", running-1, j.ID)
+				}
+				if j.ID == killer {
+					kill <- struct{}{}
+					<-ctx.Done() // the process is gone
+					return ctx.Err()
+				}
+				return obedient(ctx, time.Second)
+			})
+			kills := 0
+			for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
+				r := b.beside().run(h, cfg)
+				select {
+				case <-kill:
+					kills++
+					r.crash()
+				case <-time.After(time.Until(end)):
+					r.stopped()
+				}
+			}
+			if kills != later.CrashLimit {
+				t.Errorf("got %d kills, want %d", kills, later.CrashLimit)
+			}
+			for _, id := range ids {
+				j := b.find(id)
+				switch {
+				case id != killer && !strings.HasSuffix(b.outcomes(id), "done"):
+					t.Errorf("bystander %d: got %s after %q, want it done", id, j.State, b.outcomes(id))
+				case id == killer && (j.State != later.StateDead || j.DeadReason != later.DeadLost):
+					t.Errorf("killer: got %s (%q), want dead, lost", j.State, j.DeadReason)
+				}
+			}
+			// Case 140: the errors say which workers were lost, and when.
+			j := b.find(killer)
+			if len(j.Errors) != 1 || !strings.Contains(j.Errors[0].Error, "worker victim-") || !strings.Contains(j.Errors[0].Error, "was lost (lease ended at 2000-01-01T") {
+				t.Errorf("got the errors %+v, want the lost worker's", j.Errors)
+			}
+			if len(dead) != 1 || dead[0].Job.ID != killer || dead[0].Reason != later.DeadLost || !strings.Contains(dead[0].Err.Error(), "lost 5 times") {
+				t.Errorf("got OnDead for %+v, want it once, for the killer", dead)
+			}
+		})
+	})
+
+	t.Run("with one attempt a crash is the end", func(t *testing.T) {
+		// Case 88: at most one start was asked for.
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{MaxAttempts: 1})[0]
+			starts := 0
+			release := make(chan struct{})
+			defer close(release)
+			h := handle(func(ctx context.Context, j *later.Job[task]) error { starts++; <-release; return nil })
+			first := b.run(h, worker.Config{Lease: 5 * time.Second})
+			synctest.Wait()
+			first.crash()
+			deaths := 0
+			second := b.beside().run(h, worker.Config{Lease: 5 * time.Second, Concurrency: 1,
+				OnDead: func(context.Context, worker.Failure) { deaths++ },
+				OnError: func(context.Context, worker.Failure) {
+					t.Error("got OnError for a lost worker, want it for failed attempts only")
+				},
+			})
+			time.Sleep(10 * time.Second)
+			if j := b.find(id); j.State != later.StateDead || j.DeadReason != later.DeadLost || starts != 1 || deaths != 1 {
+				t.Errorf("got %s (%q), %d starts, %d calls of OnDead, want dead, lost, 1, 1", j.State, j.DeadReason, starts, deaths)
+			}
+			second.stopped()
+		})
+	})
+
+	t.Run("a lost attempt is in the history when the job later fails", func(t *testing.T) {
+		// Case 140.
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{})[0]
+			b.loseOnce(id)
+			b.drain(handle(func(context.Context, *later.Job[task]) error { return later.Permanent(context.Canceled) }), worker.Config{})
+			j := b.find(id)
+			if len(j.Errors) != 2 || j.Errors[0].Attempt != 1 || j.Errors[0].Worker != "killed" ||
+				!strings.Contains(j.Errors[0].Error, "worker killed was lost") || j.Errors[1].Attempt != 2 {
+				t.Errorf("got the history %+v, want the lost attempt and this one", j.Errors)
+			}
+		})
+	})
+
+	t.Run("suspects run one at a time, also when all slots are busy", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			ids := b.tasks(3, later.Options{})
+			for range later.SuspectCrashes {
+				if _, err := b.store.Store.Claim(b.Context(), later.ClaimRequest{
+					Queues: []later.QueueLimit{{Queue: "default", Limit: 10}}, Limit: 10, Kinds: []string{"task"},
+					Worker: "killed", Token: later.NewToken(), Lease: time.Second,
+				}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(1100 * time.Millisecond)
+			}
+			suspects := 0
+			h := handle(func(ctx context.Context, j *later.Job[task]) error {
+				if j.Crashes > 0 {
+					if suspects++; suspects > 1 {
+						t.Errorf("got %d suspects at once, want 1", suspects)
+					}
+					defer func() { suspects-- }()
+				}
+				return obedient(ctx, 500*time.Millisecond)
+			})
+			b.tasks(1000, later.Options{}) // keeps both slots busy for minutes
+			r := b.run(h, worker.Config{Concurrency: 2, Lease: 4 * time.Second})
+			time.Sleep(30 * time.Second)
+			for _, id := range ids {
+				b.wantOutcomes(id, "lost lost done")
+			}
+			r.stopped()
+		})
+	})
+}
