@@ -86,11 +86,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Orders < MinOrders:
-		return c, fmt.Errorf("%w: Orders %d is under %d", ErrConfig, c.Orders, MinOrders)
+		return c, fmt.Errorf("%w: %d orders are too few, it takes %d", ErrConfig, c.Orders, MinOrders)
 	case c.Spread < 0:
-		return c, fmt.Errorf("%w: Spread %v is negative", ErrConfig, c.Spread)
+		return c, fmt.Errorf("%w: they cannot be spread over %v", ErrConfig, c.Spread)
 	case c.Workers < 3:
-		return c, fmt.Errorf("%w: Workers %d is under 3: one is killed, one is drained", ErrConfig, c.Workers)
+		return c, fmt.Errorf("%w: %d workers are too few: one is killed, one is drained, so it takes 3", ErrConfig, c.Workers)
 	}
 	return c, nil
 }
@@ -145,7 +145,7 @@ func (d *demo) run(ctx context.Context) (_ *Tally, err error) {
 	if err := d.shop.setUp(ctx); err != nil {
 		return nil, err
 	}
-	random := rand.New(rand.NewPCG(uint64(d.config.Seed), 0))
+	random := seeded(d.config.Seed)
 	d.sales = &sales{shop: d.shop, wanted: d.config.Orders, spread: d.config.Spread, random: random}
 	d.mishaps = newMishaps(d, random.Perm(d.config.Workers))
 	outbox := filepath.Join(d.place.Dir, outboxFile)
@@ -168,6 +168,8 @@ func (d *demo) run(ctx context.Context) (_ *Tally, err error) {
 	tally := f.tally()
 	return tally, d.report(tally)
 }
+
+func seeded(seed int64) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0)) }
 
 // play starts the workers, takes the orders, and returns when every job has
 // ended and every worker has gone.

@@ -27,15 +27,15 @@ type fleet struct {
 // process is one worker process. Its fields are the fleet's to change, under
 // its mutex.
 type process struct {
-	name    string
-	pid     int
-	cmd     *exec.Cmd
-	stdin   io.Closer
-	started time.Time
-	ended   chan struct{} // closed after err was set
-	err     error         // how it ended; nil is exit code 0
-	fate    fate
-	note    string // what happened to it, for people
+	name  string
+	pid   int
+	cmd   *exec.Cmd
+	stdin io.Closer
+	ready chan struct{} // closed when it listens to SIGTERM, or has ended
+	ended chan struct{} // closed after err was set
+	err   error         // how it ended; nil is exit code 0
+	fate  fate
+	note  string // what happened to it, for people
 }
 
 // over reports whether the process has ended.
@@ -71,7 +71,7 @@ func (f *fleet) start(why string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &process{name: fmt.Sprintf("worker-%d", len(f.procs)+1), started: time.Now(), ended: make(chan struct{}), note: why}
+	p := &process{name: fmt.Sprintf("worker-%d", len(f.procs)+1), note: why, ready: make(chan struct{}), ended: make(chan struct{})}
 	spec, err := json.Marshal(workerSpec{Place: f.place, Name: p.name, Mail: f.mail})
 	if err != nil {
 		return fmt.Errorf("start a worker: %w", err)
@@ -98,6 +98,10 @@ func (f *fleet) start(why string) error {
 // watch tells what the process prints, waits for its end and notes how it came.
 func (f *fleet) watch(p *process, stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
+	if lines.Scan() && lines.Text() != readyLine {
+		f.story.tell("%s %s", p.name, lines.Text()) // an error that came first
+	}
+	close(p.ready)
 	for lines.Scan() {
 		f.story.tell("%s %s", p.name, lines.Text())
 	}
@@ -127,6 +131,7 @@ func (f *fleet) kill(p *process, note string) {
 // drain tells the process to finish what it has begun. Where there is no
 // SIGTERM, the end of its standard input means the same.
 func (f *fleet) drain(p *process) {
+	<-p.ready
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.fate != working {

@@ -81,18 +81,15 @@ func (s *shop) confirm(ctx context.Context, job *later.Job[OrderConfirmation]) e
 	return tx.Commit()
 }
 
-// outcome says what an error of the mail service means for the job: wait as
-// long as the service asks, give up on what it will never accept, and try
-// everything else again.
+// outcome says what an error of the mail service means for the job: give up on
+// what it will never accept, wait as long as it asks, and else try again.
 func outcome(err error) error {
 	var refusal *mailapi.Refusal
 	switch {
-	case !errors.As(err, &refusal):
-		return err
-	case refusal.RetryAfter > 0:
-		return later.RetryAfter(err, refusal.RetryAfter)
-	case refusal.Status < 500:
+	case errors.As(err, &refusal) && refusal.Final():
 		return later.Permanent(err)
+	case errors.As(err, &refusal) && refusal.RetryAfter > 0:
+		return later.RetryAfter(err, refusal.RetryAfter)
 	default:
 		return err
 	}

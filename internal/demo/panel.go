@@ -11,7 +11,7 @@ import (
 
 // The smallest terminal on which the panel is of use.
 const (
-	panelColumns = 60
+	panelColumns = 80
 	panelRows    = 20
 )
 

@@ -116,7 +116,7 @@ func (f *facts) checkDeclined() Check {
 func (f *facts) checkLeft() Check {
 	c := Check{Text: "no job left to do", Source: "table of jobs"}
 	if f.left > 0 {
-		c.fault("%d jobs have neither ended nor died", f.left)
+		c.fault("%s neither ended nor died", have(f.left, "job"))
 	}
 	return c
 }
@@ -213,4 +213,11 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func have(n int, noun string) string {
+	if n == 1 {
+		return count(n, noun) + " has"
+	}
+	return count(n, noun) + " have"
 }

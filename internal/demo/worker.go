@@ -27,6 +27,10 @@ type workerSpec struct {
 	Mail  string // the service's URL
 }
 
+// readyLine is printed by a worker that listens to SIGTERM: before, the signal
+// would end it as if it had failed.
+const readyLine = "ready"
+
 const (
 	// lease is short, so that a killed worker's jobs are soon taken over.
 	lease = 2 * time.Second
@@ -51,7 +55,12 @@ func RunWorker(ctx context.Context) error {
 		stop()
 	}()
 
+	fmt.Println(readyLine)
+
 	s, err := openShop(ctx, spec.Place)
+	if err != nil && ctx.Err() != nil {
+		return nil // it was told to end before it had begun
+	}
 	if err != nil {
 		return fmt.Errorf("demo worker: %w", err)
 	}

@@ -39,9 +39,22 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("mail service: %d %s: %s", r.Status, http.StatusText(r.Status), r.Text)
 }
 
+// Final reports whether the service will never accept this mail.
+func (r *Refusal) Final() bool {
+	switch r.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	default:
+		return r.Status >= 400 && r.Status < 500
+	}
+}
+
+// maxRetryAfter bounds what a service may ask for. Chosen, not measured.
+const maxRetryAfter = time.Hour
+
 // Send sends the mail and returns the service's id for it. Two calls with the
-// same key send one mail. After any error but a [Refusal] with a status under
-// 500 the mail may have been sent.
+// same key send one mail. After any error but a [Refusal] under 500 the mail may
+// have been sent.
 func (c *Client) Send(ctx context.Context, key string, mail Mail) (id string, err error) {
 	body, err := json.Marshal(mail)
 	if err != nil {
@@ -64,10 +77,9 @@ func (c *Client) Send(ctx context.Context, key string, mail Mail) (id string, er
 		return "", fmt.Errorf("mail service: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // 0 where it says nothing
 		return "", &Refusal{
 			Status:     answer.StatusCode,
-			RetryAfter: time.Duration(max(seconds, 0)) * time.Second,
+			RetryAfter: retryAfter(answer.Header.Get("Retry-After")),
 			Text:       strings.TrimSpace(string(text)),
 		}
 	}
@@ -76,4 +88,14 @@ func (c *Client) Send(ctx context.Context, key string, mail Mail) (id string, er
 		return "", fmt.Errorf("mail service: its answer: %w", err)
 	}
 	return sent.ID, nil
+}
+
+// retryAfter reads the header of that name in its form as seconds; 0 is
+// everything else.
+func retryAfter(header string) time.Duration {
+	seconds, err := strconv.ParseUint(header, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
