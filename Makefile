@@ -37,6 +37,11 @@ chaos: ## kill workers and databases at random, then check the history (long)
 	./script/install
 	go run ./chaos $(CHAOS)
 
+.PHONY: docs
+docs: ## write docs/cli.md anew from the help texts of the command
+	go run ./cmd/later docs > docs/cli.md.new
+	mv docs/cli.md.new docs/cli.md
+
 .PHONY: clean
 clean: ## remove what the other targets built
 	rm -rf bin
