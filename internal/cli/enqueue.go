@@ -85,7 +85,6 @@ func enqueueCommand(a *App) *cobra.Command {
 	cmd.Flags().StringVar(&f.bulk, "bulk", "", "store a job for each line of JSON in this `file`; - is standard input")
 	cmd.Flags().BoolVar(&f.atomic, "atomic", false, "with --bulk: all jobs or none, in one transaction")
 	cmd.Flags().IntVar(&f.fromLine, "from-line", 1, "with --bulk: begin at this `line`")
-	f.job.exclusive(cmd)
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("queue", a.completeFrom(storedQueues)))
 	return cmd
 }

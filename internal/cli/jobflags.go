@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/later-queue/later"
@@ -31,17 +30,16 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.headers, "header", nil, "`key=value` that travels with the job; repeatable")
 }
 
-// exclusive marks the flags that say the same in two ways.
-func (f *jobFlags) exclusive(cmd *cobra.Command) {
-	cmd.MarkFlagsMutuallyExclusive("in", "at")
-	cmd.MarkFlagsMutuallyExclusive("expires-in", "expires-at")
-}
-
 // options reads the flags; its errors name them.
 func (f *jobFlags) options(flags *pflag.FlagSet) (later.Options, error) {
 	opts := later.Options{Queue: f.queue, Tenant: f.tenant}
 	if flags.Changed("queue") && f.queue == "" {
 		return opts, &later.FieldError{Field: "--queue", Reason: "is empty; leave it out for the queue " + later.DefaultQueue}
+	}
+	for _, pair := range [][2]string{{"in", "at"}, {"expires-in", "expires-at"}} {
+		if flags.Changed(pair[0]) && flags.Changed(pair[1]) {
+			return opts, usageError("--%s and --%s are both given; give one", pair[0], pair[1])
+		}
 	}
 	var errs []error
 	read := func(name string, set func(text string) error) {
