@@ -33,6 +33,8 @@ type shell struct {
 	in  string // standard input of the next command
 	// change changes the app before each command.
 	change func(a *App)
+
+	opened later.Store // of find
 }
 
 // newShell has a database file in an empty folder, not made yet.
@@ -96,25 +98,13 @@ func (s *shell) fails(code int, words []string, args ...string) result {
 	return r
 }
 
-// store opens the shell's database beside its commands.
-func (s *shell) store() later.Store {
-	s.t.Helper()
-	store, err := open.Store(context.Background(), s.url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			s.t.Error(err)
-		}
-	})
-	return store
-}
-
 // find returns a job as it is stored.
 func (s *shell) find(id int64) *later.JobInfo {
 	s.t.Helper()
-	job, err := s.store().Find(context.Background(), id)
+	if s.opened == nil {
+		s.opened = s.store()
+	}
+	job, err := s.opened.Find(context.Background(), id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -168,4 +158,32 @@ func decode[T any](t *testing.T, text string) T {
 func problemOf(t *testing.T, r result) problemView {
 	t.Helper()
 	return decode[problemView](t, r.err)
+}
+
+// store opens the shell's database beside its commands.
+func (s *shell) store() later.Store {
+	s.t.Helper()
+	store, err := open.StoreWith(context.Background(), s.url, open.Config{Schema: s.env["LATER_SCHEMA"]})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return store
+}
+
+type opener = func(ctx context.Context, url string, config open.Config) (later.Store, error)
+
+// wrapOpen puts something around each store that is opened.
+func wrapOpen(inner opener, wrap func(later.Store) later.Store) opener {
+	return func(ctx context.Context, url string, config open.Config) (later.Store, error) {
+		store, err := inner(ctx, url, config)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(store), nil
+	}
 }
