@@ -93,10 +93,11 @@ func (p *place) exec(t *testing.T, text string) {
 	}
 }
 
-// job42 makes job 42 of a kind, in the given state.
+// job42 enqueues job 42.
 func (p *place) job42(t *testing.T, kind string) {
 	t.Helper()
-	p.exec(t, `insert into later.job (id, kind) overriding system value values (42, '`+kind+`');`)
+	p.exec(t, `alter table later.job alter column id restart with 42;`)
+	p.exec(t, `insert into later.job (kind) values ('`+kind+`');`)
 }
 
 func (p *place) claim(t *testing.T, kind string) *later.Claimed {
