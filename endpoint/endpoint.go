@@ -183,6 +183,9 @@ func (t *target) run(ctx context.Context, job *later.Job[json.RawMessage]) error
 	defer cancel()
 
 	leave, busy := t.gate.enter(ctx, t.url.Host, t.maxPerHost)
+	if leave == nil && ctx.Err() != nil {
+		return fmt.Errorf("POST %s: %w", t.url.Host, context.Cause(ctx))
+	}
 	if leave == nil {
 		return later.Snooze(busy)
 	}

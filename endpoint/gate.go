@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -121,7 +122,9 @@ func (h *host) putOff(now time.Time, share time.Duration) time.Duration {
 	}
 	h.next = h.next.Add(share)
 	if last := now.Add(maxBusySnooze); h.next.After(last) {
+		// More jobs than turns: they come back spread over the second half.
 		h.next = last
+		return maxBusySnooze - rand.N(maxBusySnooze/2)
 	}
 	return max(h.next.Sub(now), minBusySnooze)
 }
