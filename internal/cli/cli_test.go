@@ -12,6 +12,7 @@ import (
 
 	"github.com/later-queue/later"
 	"github.com/later-queue/later/internal/open"
+	"github.com/later-queue/later/internal/testdb"
 )
 
 // beCommand makes the test binary be the command itself: so tests start real
@@ -40,6 +41,14 @@ type shell struct {
 // newShell has a database file in an empty folder, not made yet.
 func newShell(t *testing.T) *shell {
 	return &shell{t: t, url: "sqlite:" + filepath.Join(t.TempDir(), "later.db"), env: map[string]string{}}
+}
+
+// postgresShell has a schema that is not made yet.
+func postgresShell(t *testing.T) *shell {
+	s := newShell(t)
+	s.url = testdb.Postgres(t)
+	s.env["LATER_SCHEMA"] = testdb.Schema(t, s.url)
+	return s
 }
 
 type result struct {

@@ -77,9 +77,6 @@ func (f *handlerFlags) handlers(a *App, log *slog.Logger) (*later.Handlers, erro
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) == 0 {
-		log.Warn("requests are not signed, so receivers cannot tell them from others: set " + httpKeyVariable + " or --http-key-file")
-	}
 	for _, text := range f.http {
 		kind, url, err := splitHandler("--http", "URL", text, handlers)
 		if err != nil {
@@ -87,12 +84,18 @@ func (f *handlerFlags) handlers(a *App, log *slog.Logger) (*later.Handlers, erro
 		}
 		run, err := endpoint.New(endpoint.Config{URL: url, Keys: keys, AllowPrivate: f.allowPrivate, AllowRedirects: f.allowRedirects})
 		if err != nil {
-			return nil, usageError("--http %s: %w", kind, err)
+			return nil, usageError("--http %s: %s", kind, fieldsAsFlags.Replace(err.Error()))
 		}
 		later.HandleRaw(handlers, kind, config, run)
 	}
+	if len(keys) == 0 {
+		log.Warn("requests are not signed, so receivers cannot tell them from others: set " + httpKeyVariable + " or --http-key-file")
+	}
 	return handlers, nil
 }
+
+// fieldsAsFlags writes the fields of [endpoint.Config] as a person sets them.
+var fieldsAsFlags = strings.NewReplacer("AllowPrivate", "--allow-private", "AllowRedirects", "--allow-redirects")
 
 func splitHandler(flag, what, text string, handlers *later.Handlers) (kind, value string, err error) {
 	kind, value, ok := strings.Cut(text, "=")

@@ -69,13 +69,8 @@ func TestRetryCancelDelete(t *testing.T) {
 
 func TestDead(t *testing.T) {
 	for name, shellOn := range map[string]func(t *testing.T) *shell{
-		"sqlite": newShell,
-		"postgres": func(t *testing.T) *shell {
-			s := newShell(t)
-			s.url = testdb.Postgres(t)
-			s.env["LATER_SCHEMA"] = testdb.Schema(t, s.url)
-			return s
-		},
+		"sqlite":   newShell,
+		"postgres": postgresShell,
 	} {
 		t.Run(name, func(t *testing.T) { testDead(t, shellOn(t)) })
 	}
@@ -171,9 +166,7 @@ func (d *deadlyStore) RetryDead(ctx context.Context, f later.Filter) (int, error
 }
 
 func TestMigrate(t *testing.T) {
-	s := newShell(t)
-	s.url = testdb.Postgres(t)
-	s.env["LATER_SCHEMA"] = testdb.Schema(t, s.url)
+	s := postgresShell(t)
 	if out := s.ok("migrate", "status"); !strings.Contains(out, "no: run later migrate up") {
 		t.Errorf("got %s", out)
 	}

@@ -1,0 +1,442 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/later-queue/later"
+	"github.com/later-queue/later/endpoint"
+)
+
+// process is the command as a process of its own.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out lockedBuffer
+	err lockedBuffer
+	// ended is closed when the process has ended.
+	ended chan struct{}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// start starts the command; it is killed when the test ends.
+func (s *shell) start(args ...string) *process {
+	s.t.Helper()
+	p := &process{t: s.t, cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), beCommand+"=1", "LATER_DB="+s.url)
+	for name, value := range s.env {
+		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the exit code is what tests look at
+		close(p.ended)
+	}()
+	s.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it has mostly ended
+		<-p.ended
+		if s.t.Failed() {
+			s.t.Logf("later %s:\n%s%s", strings.Join(args, " "), p.out.String(), p.err.String())
+		}
+	})
+	return p
+}
+
+func (p *process) signal(sig os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait returns the exit code, -1 after a signal that was not caught.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(30 * time.Second):
+		p.t.Fatalf("the process did not end:\n%s", p.err.String())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// eventually waits until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not come to this: %s", what)
+		}
+	}
+}
+
+func (s *shell) state(id int64) later.State { return s.find(id).State }
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestWorkExec(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	script := filepath.Join(dir, "run.sh")
+	if err := os.WriteFile(script, []byte(`#!/bin/sh
+cat > "$1/$LATER_JOB_ID.payload"
+env | grep -c '^LATER_HTTP_KEY=' > "$1/$LATER_JOB_ID.key"
+case "$LATER_JOB_ID" in
+1) exit 0 ;;
+2) echo "no such customer" >&2; exit 65 ;;
+3) exit 75 ;;
+*) echo "boom" >&2; exit 1 ;;
+esac
+`), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.in = `{"payload":{"n": 9223372036854775807}}` + "\n{}\n{}\n{}\n" + `{"kind":"unknown"}` + "\n"
+	s.ok("enqueue", "k", "--bulk", "-")
+	t.Setenv(httpKeyVariable, "whsec_secret")
+
+	r := s.run("work", "--exec", "k="+script+" '"+dir+"'", "--until-empty")
+	if want := "no job is due any more: claimed 4, done 1, retry 1, snoozed 1, dead 1\n"; r.code != 0 || r.out != want {
+		t.Fatalf("got exit code %d and %q, want %q\n%s", r.code, r.out, want, r.err)
+	}
+	if got, want := read(t, filepath.Join(dir, "1.payload")), `{"n": 9223372036854775807}`; got != want {
+		t.Errorf("the command got %q, want %q", got, want)
+	}
+	if got := read(t, filepath.Join(dir, "1.key")); got != "0\n" {
+		t.Errorf("the command sees %s", httpKeyVariable)
+	}
+	two, three, four := s.find(2), s.find(3), s.find(4)
+	if two.DeadReason != later.DeadPermanent || !strings.Contains(two.Errors[0].Error, "no such customer") {
+		t.Errorf("got %+v", two)
+	}
+	if three.State == later.StateReady || three.Attempt != 0 || len(three.Errors) != 0 {
+		t.Errorf("got %+v, want a job that is put off", three)
+	}
+	if four.State != later.StateRetry || four.Attempt != 1 || !strings.Contains(four.Errors[0].Error, "boom") {
+		t.Errorf("got %+v", four)
+	}
+	t.Run("leaves a kind alone that it does not know", func(t *testing.T) {
+		if five := s.find(5); five.State != later.StateReady || five.Attempt != 0 {
+			t.Errorf("got %+v", five)
+		}
+	})
+	t.Run("prints the summary as JSON", func(t *testing.T) {
+		r := s.run("drain", "--exec", "k=true", "--json", "--budget", "20s")
+		sum := decode[summaryView](t, r.out)
+		if r.code != 0 || sum.Empty == nil || !*sum.Empty || sum.Claimed != 0 || sum.Outcomes[later.OutcomeDone] != 0 {
+			t.Errorf("got %+v", r)
+		}
+		if _, told := sum.Outcomes[later.OutcomeDead]; !told {
+			t.Error("an outcome that did not occur is left out")
+		}
+	})
+	t.Run("does not log payloads", func(t *testing.T) {
+		if strings.Contains(r.err, "9223372036854775807") {
+			t.Errorf("got %s", r.err)
+		}
+	})
+}
+
+func TestWorkHTTP(t *testing.T) {
+	s := newShell(t)
+	key := endpoint.NewKey()
+	var mu sync.Mutex
+	got := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body bytes.Buffer
+		_, _ = body.ReadFrom(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if err := endpoint.Verify(r, body.Bytes(), []string{key}, 0); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		got[r.Header.Get("Later-Job-Id")] = body.String()
+	}))
+	defer server.Close()
+	s.ok("enqueue", "k", `{"n": 9223372036854775807}`)
+	s.fails(exitUsage, []string{"--http k", "--allow-private"}, "drain", "--http", "k="+server.URL)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(keyFile, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := s.run("drain", "--http", "k="+server.URL, "--allow-private", "--http-key-file", keyFile)
+	if want := "no job is due any more: claimed 1, done 1\n"; r.out != want {
+		t.Fatalf("got %q, want %q\n%s", r.out, want, r.err)
+	}
+	if want := `{"n": 9223372036854775807}`; got["1"] != want {
+		t.Errorf("the endpoint got %q, want %q", got["1"], want)
+	}
+	t.Run("the key may be in the environment, and is warned of when it is missing", func(t *testing.T) {
+		s.ok("enqueue", "k", "2")
+		r := s.run("drain", "--http", "k="+server.URL, "--allow-private")
+		if !strings.Contains(r.err, "requests are not signed") || !strings.Contains(r.out, "dead 1") {
+			t.Errorf("got %+v", r)
+		}
+		s.ok("dead", "retry", "2")
+		s.env[httpKeyVariable] = key
+		if r := s.run("drain", "--http", "k="+server.URL, "--allow-private"); !strings.Contains(r.out, "done 1") {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
+func TestWorkRefuses(t *testing.T) {
+	s := newShell(t)
+	for _, c := range []struct {
+		args  []string
+		words []string
+	}{
+		{nil, []string{"no handlers", "--exec KIND=COMMAND"}},
+		{[]string{"--exec", "k"}, []string{"--exec", "KIND=COMMAND"}},
+		{[]string{"--exec", "k="}, []string{"--exec k", "empty"}},
+		{[]string{"--exec", "k=/no/such/program"}, []string{"--exec k", "/no/such/program"}},
+		{[]string{"--exec", "k='unclosed"}, []string{"--exec k"}},
+		{[]string{"--exec", "a b=true"}, []string{"--exec", "allowed are"}},
+		{[]string{"--exec", "k=true", "--exec", "k=false"}, []string{"k has a handler already"}},
+		{[]string{"--exec", "k=true", "--http", "k=https://example.com"}, []string{"k has a handler already"}},
+		{[]string{"--http", "k=ftp://example.com"}, []string{"--http k"}},
+		{[]string{"--http", "k=https://example.com", "--http-key-file", "/no/such/file"}, []string{"--http-key-file"}},
+		{[]string{"--exec", "k=true", "--allow-private"}, []string{"--allow-private", "--http only"}},
+		{[]string{"--exec", "k=true", "--queue", "a b"}, []string{"--queue", "allowed are"}},
+		{[]string{"--exec", "k=true", "--queue", "a=0"}, []string{"--queue a", "share"}},
+		{[]string{"--exec", "k=true", "--queue", "a=x"}, []string{"--queue a", "share"}},
+		{[]string{"--exec", "k=true", "--queue", "a", "--queue", "a=2"}, []string{"a twice"}},
+		{[]string{"--exec", "k=true", "--concurrency", "0"}, []string{"--concurrency is 0"}},
+		{[]string{"--exec", "k=true", "--lease", "10ms"}, []string{"--lease is 10ms", "at least 1s"}},
+		{[]string{"--exec", "k=true", "--poll", "0s"}, []string{"--poll"}},
+		{[]string{"--exec", "k=true", "--drain-timeout", "-1s"}, []string{"--drain-timeout"}},
+		{[]string{"--exec", "k=true", "--name", "a b"}, []string{"--name"}},
+		{[]string{"--exec", "k=true", "--name", strings.Repeat("x", 95)}, []string{"90"}},
+		{[]string{"--exec", "k=true", "--budget", "5s"}, []string{"--until-empty only"}},
+		{[]string{"--exec", "k=true", "--until-empty", "--budget", "-5s"}, []string{"--budget is -5s"}},
+		{[]string{"--exec", "k=true", "--log-level", "inf"}, []string{`did you mean "info"?`}},
+		{[]string{"--exec", "k=true", "--log-retention", "0s"}, []string{"--log-retention"}},
+		{[]string{"--exec", "k=true", "--backoff", "-1s"}, []string{"--backoff"}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			s.t = t
+			s.fails(exitUsage, c.words, append([]string{"work"}, c.args...)...)
+		})
+	}
+	if exists(strings.TrimPrefix(s.url, "sqlite:")) {
+		t.Error("a database was made by workers that were refused")
+	}
+}
+
+// started is a shell script that says by a file that it runs.
+func started(t *testing.T) (command, file string) {
+	file = filepath.Join(t.TempDir(), "started")
+	return fmt.Sprintf(`sh -c 'echo "$LATER_ATTEMPT" >> %s; exec sleep 60'`, file), file
+}
+
+// Case 131 (the lease's part of it): a worker that is killed loses nothing.
+func TestKilledWorker(t *testing.T) {
+	s := newShell(t)
+	s.ok("enqueue", "k", "1")
+	command, file := started(t)
+	first := s.start("work", "--exec", "k="+command, "--lease", "1s", "--poll", "50ms")
+	eventually(t, "the command runs", func() bool { return read(t, file) == "1\n" })
+	first.signal(syscall.SIGKILL)
+	first.wait()
+
+	second := s.start("work", "--exec", "k=true", "--lease", "1s", "--poll", "50ms")
+	eventually(t, "the second worker has run the job", func() bool { return s.state(1) == later.StateEnded })
+	log := s.find(1).Log
+	if len(log) != 2 || log[0].Outcome != later.OutcomeLost || log[1].Outcome != later.OutcomeDone || log[1].Attempt != 2 {
+		t.Errorf("got %+v, want the first attempt lost and the second done", log)
+	}
+	second.signal(syscall.SIGTERM)
+	if code := second.wait(); code != 0 || !strings.Contains(second.out.String(), "stopped: claimed 1, done 1\n") {
+		t.Errorf("got exit code %d and %q", code, second.out.String())
+	}
+}
+
+func TestSignals(t *testing.T) {
+	t.Run("SIGTERM lets the running job finish, and claims no more", func(t *testing.T) {
+		s := newShell(t)
+		dir := t.TempDir()
+		s.in = "{}\n{}\n"
+		s.ok("enqueue", "k", "--bulk", "-")
+		p := s.start("work", "--exec", fmt.Sprintf(`k=sh -c 'touch %[1]s/run; while [ ! -e %[1]s/go ]; do sleep 0.02; done'`, dir), "--concurrency", "1", "--poll", "20ms")
+		eventually(t, "the command runs", func() bool { return exists(dir + "/run") })
+		p.signal(syscall.SIGTERM)
+		eventually(t, "the signal was seen", func() bool { return strings.Contains(p.err.String(), "draining") })
+		if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.wait(); code != 0 || p.out.String() != "stopped: claimed 1, done 1\n" {
+			t.Errorf("got exit code %d and %q", code, p.out.String())
+		}
+		if got := s.state(2); got != later.StateReady {
+			t.Errorf("the waiting job is %s, want ready", got)
+		}
+	})
+	// Case 131: what does not finish in time is given back, not charged.
+	t.Run("SIGTERM gives back what does not finish in time", func(t *testing.T) {
+		s := newShell(t)
+		s.ok("enqueue", "k", "1")
+		command, file := started(t)
+		p := s.start("work", "--exec", "k="+command, "--drain-timeout", "100ms")
+		eventually(t, "the command runs", func() bool { return read(t, file) != "" })
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != 0 || !strings.Contains(p.out.String(), "released 1") {
+			t.Errorf("got exit code %d and %q", code, p.out.String())
+		}
+		if job := s.find(1); job.State != later.StateReady || job.Attempt != 0 {
+			t.Errorf("got %+v, want a job that waits, without an attempt", job)
+		}
+	})
+	// Case 146: the second signal stops at once, and the job is not lost.
+	t.Run("a second signal stops at once", func(t *testing.T) {
+		for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+			s := newShell(t)
+			s.ok("enqueue", "k", "1")
+			command, file := started(t)
+			p := s.start("work", "--exec", "k="+command, "--drain-timeout", "1h")
+			eventually(t, "the command runs", func() bool { return read(t, file) != "" })
+			p.signal(syscall.SIGTERM)
+			eventually(t, "the signal was seen", func() bool { return strings.Contains(p.err.String(), "draining") })
+			began := time.Now()
+			p.signal(sig)
+			if code := p.wait(); code != want {
+				t.Errorf("got exit code %d, want %d", code, want)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if job := s.find(1); job.State != later.StateReady || job.Attempt != 0 {
+				t.Errorf("got %+v, want a job that waits, without an attempt", job)
+			}
+		}
+	})
+	// Case 146: a signal while the database is being connected to.
+	t.Run("a signal in the start ends the start", func(t *testing.T) {
+		s := newShell(t)
+		silent := httptest.NewUnstartedServer(nil) // accepts, and says nothing
+		defer silent.Close()
+		s.url = "postgres://" + silent.Listener.Addr().String() + "/x?sslmode=disable&connect_timeout=60"
+		p := s.start("work", "--exec", "k=true")
+		eventually(t, "the signals are listened to", func() bool { return signalCaught(t, p.cmd.Process.Pid) })
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != 143 {
+			t.Errorf("got exit code %d, want 143", code)
+		}
+	})
+	t.Run("Ctrl-C ends status --watch well", func(t *testing.T) {
+		s := newShell(t)
+		s.ok("enqueue", "k", "1")
+		p := s.start("status", "--watch", "--interval", "100ms", "--json")
+		eventually(t, "two looks", func() bool { return strings.Count(p.out.String(), "\n") >= 2 })
+		p.signal(syscall.SIGINT)
+		if code := p.wait(); code != 0 || p.err.String() != "" {
+			t.Errorf("got exit code %d and %q", code, p.err.String())
+		}
+	})
+}
+
+// signalCaught reports whether a process has a handler for SIGTERM: bit 14 of
+// SigCgt (proc_pid_status(5)).
+func signalCaught(t *testing.T, pid int) bool {
+	for _, line := range strings.Split(read(t, fmt.Sprintf("/proc/%d/status", pid)), "\n") {
+		var caught uint64
+		if _, err := fmt.Sscanf(line, "SigCgt: %x", &caught); err == nil {
+			// The Go runtime catches it from the start; what tells is that the
+			// database is being connected to.
+			return caught&(1<<14) != 0 && connected(t, pid)
+		}
+	}
+	return false
+}
+
+func connected(t *testing.T, pid int) bool {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, e.Name())); err == nil && strings.HasPrefix(target, "socket:") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCancelRunningCommand(t *testing.T) {
+	s := newShell(t)
+	s.ok("enqueue", "k", "1")
+	command, file := started(t)
+	p := s.start("work", "--exec", "k="+command, "--poll", "50ms")
+	eventually(t, "the command runs", func() bool { return read(t, file) != "" })
+	s.ok("cancel", "1")
+	eventually(t, "the job has ended", func() bool { return s.state(1) == later.StateEnded })
+	if log := s.find(1).Log; len(log) != 1 || log[0].Outcome != later.OutcomeCancelled {
+		t.Errorf("got %+v, want it cancelled", log)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
+}
+
+func TestDrainBudget(t *testing.T) {
+	s := newShell(t)
+	s.ok("enqueue", "k", "1")
+	command, _ := started(t)
+	r := s.run("drain", "--exec", "k="+command, "--budget", "1s", "--json")
+	sum := decode[summaryView](t, r.out)
+	if r.code != 0 || sum.Empty == nil || *sum.Empty || sum.Outcomes[later.OutcomeReleased] != 1 {
+		t.Errorf("got %+v", r)
+	}
+	if job := s.find(1); job.State != later.StateReady || job.Attempt != 0 {
+		t.Errorf("got %+v, want a job that waits, without an attempt", job)
+	}
+}
+
+func TestWorkOnPostgres(t *testing.T) {
+	s := postgresShell(t)
+	s.fails(exitSchema, []string{"later migrate up"}, "drain", "--exec", "k=true")
+	s.ok("migrate", "up")
+	s.ok("enqueue", "k", "1")
+	r := s.run("drain", "--exec", "k=true")
+	if r.code != 0 || r.out != "no job is due any more: claimed 1, done 1\n" {
+		t.Errorf("got %+v", r)
+	}
+	if workers, err := s.store().Workers(context.Background()); err != nil || len(workers) != 0 {
+		t.Errorf("got %v, %v, want no worker left", workers, err)
+	}
+}
