@@ -77,7 +77,7 @@ func testCrash(t *testing.T, open Open) {
 		w := newWorld(t, open)
 		ids := w.enqueueMany(6, raw(`{}`), later.Options{Tenant: "acme"})
 		w.endLease(w.claim(1)[0])
-		equalSlices(t, "ids", idsOf(w.claim(10)), ids)
+		w.claimInOrder(ids...)
 	})
 
 	// Case 88: one start was asked for, and one is all that happens.
@@ -105,11 +105,11 @@ func testCrash(t *testing.T, open Open) {
 		w.lose()
 		for range 4 {
 			var jobs []*later.Claimed
-			jobs = append(jobs, w.claim(10)...)
-			jobs = append(jobs, w.sweepWith(seek(10, true))...)
-			if len(jobs) != 1 {
-				t.Fatalf("got %d jobs, want the one", len(jobs))
-			}
+			w.eventually("the job is taken", func() bool {
+				jobs = append(w.claimWith(ask(10)), w.sweepWith(seek(10, true))...)
+				return len(jobs) > 0
+			})
+			equal(t, "jobs taken", len(jobs), 1)
 			equal(t, "doom", jobs[0].Doom, later.DoomLost)
 			equal(t, "attempt", jobs[0].Attempt, 1)
 			w.endLease(jobs[0])
@@ -132,7 +132,7 @@ func testCrash(t *testing.T, open Open) {
 		w := newWorld(t, open)
 		ids := w.enqueueMany(3, raw(`{}`), later.Options{})
 		for range later.SuspectCrashes {
-			w.loseAll(w.claim(10))
+			w.loseAll(w.claim(len(ids)))
 		}
 		w.claimNone()
 		w.sweepNone(false)
@@ -231,22 +231,19 @@ func testCrash(t *testing.T, open Open) {
 }
 
 // runAll is a process that claims all it can, sweeps, and runs what it has; the
-// job killer takes all others down with it. It is started again until there is
-// nothing left to run.
+// job killer takes all others down with it. It is started again until all jobs
+// have ended, done or dead.
 func (w *world) runAll(killer int64) {
 	w.t.Helper()
-	for range 100 {
-		jobs := append(w.claim(10), w.sweepWith(seek(10, true))...)
-		if len(jobs) == 0 {
-			return
-		}
+	w.eventually("all jobs have ended", func() bool {
+		jobs := append(w.claimWith(ask(10)), w.sweepWith(seek(10, true))...)
 		killed := false
 		for _, c := range jobs {
 			killed = killed || c.ID == killer && c.Doom == later.DoomNone
 		}
 		if killed {
 			w.loseAll(jobs)
-			continue
+			return false
 		}
 		for _, c := range jobs {
 			s := end(c, later.OutcomeDone)
@@ -256,8 +253,9 @@ func (w *world) runAll(killer int64) {
 			}
 			w.settle(s)
 		}
-	}
-	w.t.Fatalf("the jobs never came to an end")
+		infos := w.list(later.Filter{})
+		return len(infos) == 1 && infos[0].State == later.StateDead
+	})
 }
 
 // loseAll lets the worker of several jobs die.

@@ -153,18 +153,29 @@ func (m *model) claim(rt *rapid.T) {
 	for _, name := range rapid.Permutation(modelQueues).Draw(rt, "queues") {
 		req.Queues = append(req.Queues, later.QueueLimit{Queue: name, Limit: rapid.IntRange(1, 3).Draw(rt, "queue limit")})
 	}
-	want := m.claimable(req)
-	jobs := m.claimWith(req)
-	if got := idsOf(jobs); !slices.Equal(got, want) {
-		rt.Fatalf("Claim: got %v, want %v", got, want)
-	}
-	for _, c := range jobs {
-		doom := later.DoomNone
-		if j := m.jobs[c.ID]; j.MaxAttempts == 1 && j.crashesNow() > 0 {
-			doom = later.DoomLost
+	m.eventually("the right jobs are claimed", func() bool {
+		want := m.claimable(req)
+		req.Token = later.NewToken()
+		jobs := m.claimWith(req)
+		for _, c := range jobs {
+			j := m.jobs[c.ID]
+			if j == nil || !j.claimable() {
+				rt.Fatalf("Claim: got job %d, which is not to be had", c.ID)
+			}
+			doom := later.DoomNone
+			if j.MaxAttempts == 1 && j.crashesNow() > 0 {
+				doom = later.DoomLost
+			}
+			m.take(c, []later.Doom{doom})
 		}
-		m.take(c, []later.Doom{doom})
-	}
+		if slices.Equal(idsOf(jobs), want) {
+			return true
+		}
+		for _, c := range jobs {
+			m.end(m.jobs[c.ID], end(c, later.OutcomeReleased))
+		}
+		return false
+	})
 }
 
 // claimable are the ids that a claim must return.
@@ -275,15 +286,20 @@ func (m *model) settle(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "delayed") {
 		s.Delay = long
 	}
+	m.end(j, s)
+}
+
+// end settles j, which must be accepted, and notes what that does.
+func (m *model) end(j *modelJob, s later.Settlement) {
 	if refused := m.trySettle(s); len(refused) != 0 {
-		rt.Fatalf("job %d settled as %s: refused, although nobody else took it", j.ID, outcome)
+		m.rt.Fatalf("job %d settled as %s: refused, although nobody else took it", j.ID, s.Outcome)
 	}
 	m.old = append(m.old, j.lease)
 	j.lease, j.ended = later.Lease{}, false
-	if outcome != later.OutcomeReleased {
-		j.outcomes = append(j.outcomes, outcome)
+	if s.Outcome != later.OutcomeReleased {
+		j.outcomes = append(j.outcomes, s.Outcome)
 	}
-	switch outcome {
+	switch s.Outcome {
 	case later.OutcomeDone, later.OutcomeCancelled, later.OutcomeExpired:
 		j.state = gone
 	case later.OutcomeDead:

@@ -161,7 +161,7 @@ func drawRequest(t *rapid.T) later.Request {
 	name := rapid.StringMatching(`[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}`)
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom(oddNames), rapid.StringOf(rapid.SampledFrom([]rune(`'"\;%_-$ {}[],:éß😀`))))
 	instant := rapid.Custom(func(t *rapid.T) time.Time {
-		return time.Unix(rapid.Int64Range(-62135596800, 253402300799).Draw(t, "seconds"), rapid.Int64Range(0, 999).Draw(t, "ms")*1e6).UTC()
+		return time.Unix(rapid.Int64Range(-62135596799, 253402300799).Draw(t, "seconds"), rapid.Int64Range(0, 999).Draw(t, "ms")*1e6).UTC()
 	})
 	opts := later.Options{
 		Queue: name.Draw(t, "queue"), Priority: rapid.Int16().Draw(t, "priority"), Tenant: text.Draw(t, "tenant"),

@@ -68,7 +68,7 @@ func testRenew(t *testing.T, open Open) {
 		equalSlices(t, "lost", renewed.Lost, []later.Lease{jobs[0].Lease})
 		equalSlices(t, "cancelled", renewed.Cancelled, []later.Lease{jobs[1].Lease})
 		// A cancelled one is renewed all the same: its handler still runs.
-		w.claimWith(ask(1)) // the released one
+		w.claim(1) // the released one
 		w.claimNone()
 		w.sweepNone(true)
 	})

@@ -128,7 +128,7 @@ func testSettle(t *testing.T, open Open) {
 		const each = 30
 		w.enqueueMany(each*len(everyOutcome), raw(`{}`), later.Options{})
 		var ends []later.Settlement
-		jobs := w.claim(1000)
+		jobs := w.claim(each * len(everyOutcome))
 		for i, c := range jobs {
 			s := end(c, everyOutcome[i%len(everyOutcome)])
 			s.Delay = long

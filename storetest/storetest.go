@@ -31,6 +31,10 @@ type Open func(t *testing.T) later.Store
 
 // Run runs the suite on the stores that open returns. The log of finished
 // attempts must be on.
+//
+// A store may remember how far its claims have got and begin there. Jobs that
+// come in behind that (given back, lost, committed late) it finds not with the
+// next claim but soon; so the suite claims them until they come.
 func Run(t *testing.T, open func(t *testing.T) later.Store) {
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) { part.run(t, open) })

@@ -14,7 +14,8 @@ func testSweep(t *testing.T, open Open) {
 		w.enqueue(later.Options{Delay: long})
 		w.endLease(w.claim(1)[0])
 		w.sweepNone(true)
-		equal(t, "claimed", len(w.claim(10)), 3)
+		w.claim(3)
+		w.claimNone()
 	})
 
 	// kept. Case 94: a deadline that passes while the job waits ends it as
@@ -147,7 +148,6 @@ func testSweep(t *testing.T, open Open) {
 		ids := w.enqueueMany(10_000, raw(`{}`), later.Options{ExpiresIn: long})
 		w.enqueueMany(1000, raw(`{}`), later.Options{ExpiresIn: long, Delay: long})
 		running := w.claim(len(ids))
-		equal(t, "running", len(running), len(ids))
 		for _, c := range running[:100] {
 			w.cancel(c.ID, true)
 		}
@@ -166,7 +166,7 @@ func (w *world) claimExpiring() *later.Claimed {
 	w.t.Helper()
 	for expiry := 50 * time.Millisecond; expiry < patience; expiry *= 2 {
 		id := w.enqueue(later.Options{ExpiresIn: expiry})
-		if jobs := w.claim(1); len(jobs) == 1 {
+		if jobs := w.claimWith(ask(1)); len(jobs) == 1 {
 			return jobs[0]
 		}
 		w.pass(id, w.find(id).ExpiresAt.Add(clockStep))

@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,26 +99,56 @@ func (w *world) claimWith(req later.ClaimRequest) []*later.Claimed {
 	return jobs
 }
 
-// claim takes up to limit jobs of the suite's kind and queue.
-func (w *world) claim(limit int) []*later.Claimed {
+// claim takes n jobs of the suite's kind and queue, in as many claims as that
+// takes: see [Run] on jobs that come in behind a claim.
+func (w *world) claim(n int) []*later.Claimed {
 	w.t.Helper()
-	return w.claimWith(ask(limit))
+	var jobs []*later.Claimed
+	w.eventually(fmt.Sprintf("%d jobs are claimed", n), func() bool {
+		jobs = append(jobs, w.claimWith(ask(n-len(jobs)))...)
+		return len(jobs) == n
+	})
+	return jobs
 }
 
 // claimOne takes the one job that can be taken.
 func (w *world) claimOne() *later.Claimed {
 	w.t.Helper()
-	jobs := w.claim(10)
-	if len(jobs) != 1 {
-		w.t.Fatalf("Claim: got %d jobs, want 1", len(jobs))
+	var jobs []*later.Claimed
+	w.eventually("a job is claimed", func() bool {
+		jobs = w.claimWith(ask(10))
+		return len(jobs) > 0
+	})
+	if len(jobs) > 1 {
+		w.t.Fatalf("Claim: got the jobs %v, want one", idsOf(jobs))
 	}
 	return jobs[0]
+}
+
+// claimInOrder takes the jobs with these ids in one claim, which must return
+// them in this order; until it does, it gives back what it got.
+func (w *world) claimInOrder(ids ...int64) []*later.Claimed {
+	w.t.Helper()
+	var jobs []*later.Claimed
+	w.eventually(fmt.Sprintf("the jobs %v are claimed in this order", ids), func() bool {
+		jobs = w.claimWith(ask(len(ids) + 10))
+		if slices.Equal(idsOf(jobs), ids) {
+			return true
+		}
+		var ends []later.Settlement
+		for _, c := range jobs {
+			ends = append(ends, end(c, later.OutcomeReleased))
+		}
+		w.settle(ends...)
+		return false
+	})
+	return jobs
 }
 
 // claimNone fails when there is anything to take.
 func (w *world) claimNone() {
 	w.t.Helper()
-	if jobs := w.claim(10); len(jobs) != 0 {
+	if jobs := w.claimWith(ask(10)); len(jobs) != 0 {
 		w.t.Fatalf("Claim: got %d jobs (the first is %d), want none", len(jobs), jobs[0].ID)
 	}
 }
@@ -211,20 +243,19 @@ func (w *world) claimThis(id int64) *later.Claimed {
 	req := ask(1000)
 	req.Queues[0].Queue, req.Kinds = info.Queue, []string{info.Kind}
 	var found *later.Claimed
-	var others []later.Settlement
-	for _, c := range w.claimWith(req) {
-		if c.ID == id {
-			found = c
-			continue
+	w.eventually(fmt.Sprintf("job %d (%s) is claimed", id, info.State), func() bool {
+		req.Token = later.NewToken()
+		var others []later.Settlement
+		for _, c := range w.claimWith(req) {
+			if c.ID == id {
+				found = c
+				continue
+			}
+			others = append(others, end(c, later.OutcomeReleased))
 		}
-		others = append(others, end(c, later.OutcomeReleased))
-	}
-	if found == nil {
-		w.t.Fatalf("Claim: did not get job %d (%s)", id, info.State)
-	}
-	if len(others) > 0 {
 		w.settle(others...)
-	}
+		return found != nil
+	})
 	return found
 }
 
