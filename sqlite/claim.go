@@ -12,7 +12,8 @@ import (
 
 // A lane is one (queue, kind, priority). selectLanes lists the lanes of a queue
 // that have a due job, best priority first: a loose scan over the ready index,
-// with one look for each lane that there is, whatever waits in it.
+// with two looks for each lane that there is, whatever waits in it. "union" and
+// not "union all", because a kind that is named twice is one lane.
 //
 // Parameters: queue, kinds as JSON, now.
 const selectLanes = `
@@ -24,7 +25,7 @@ with recursive lane (kind, priority) as (
     order by j.priority
     limit 1)
   from json_each(?2) wanted
-  union all
+  union
   select lane.kind, (
     select j.priority
     from later_job j indexed by later_job_ready

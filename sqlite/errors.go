@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -18,22 +18,20 @@ import (
 func explain(err error) error {
 	var e *sqlite.Error
 	if err == nil || !errors.As(err, &e) {
+		if err != nil && err.Error() == databaseClosed {
+			return fmt.Errorf("%w: %w", later.ErrClosed, err)
+		}
 		return err
 	}
-	switch e.Code() {
-	case lib.SQLITE_IOERR_SHMSIZE: // no space for the shared memory beside the WAL
+	if isFull(err) {
 		return fmt.Errorf("%w: %w", later.ErrFull, err)
 	}
 	switch primary(e) {
-	case lib.SQLITE_FULL:
-		return fmt.Errorf("%w: %w", later.ErrFull, err)
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL, lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN,
 		lib.SQLITE_READONLY, lib.SQLITE_NOMEM, lib.SQLITE_PERM, lib.SQLITE_INTERRUPT:
 		return fmt.Errorf("%w: %w", later.ErrUnavailable, err)
 	case lib.SQLITE_ERROR:
-		if strings.Contains(e.Error(), "no such table: later_") || strings.Contains(e.Error(), "no such table: main.later_") ||
-			strings.Contains(e.Error(), "no such column: ") || strings.Contains(e.Error(), "no such index: later_") ||
-			strings.Contains(e.Error(), "has no column named ") {
+		if schemaText.MatchString(e.Error()) {
 			return fmt.Errorf("%w: %w; run `later migrate up`, or open the store without NoMigrate", later.ErrSchema, err)
 		}
 	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
@@ -41,6 +39,13 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// schemaText are the messages of statements that do not fit the tables; SQLite
+// has no code for them.
+var schemaText = regexp.MustCompile(`no such (table|index): (main\.)?later_|no such column: |has no column named `)
+
+// databaseClosed is the text of an error that database/sql does not export.
+const databaseClosed = "sql: database is closed"
 
 func primary(e *sqlite.Error) int { return e.Code() & 0xff }
 
@@ -53,7 +58,8 @@ func isBusy(err error) bool {
 // isFull reports whether err says that there is no space left.
 func isFull(err error) bool {
 	var e *sqlite.Error
-	return errors.As(err, &e) && primary(e) == lib.SQLITE_FULL
+	return errors.As(err, &e) &&
+		(primary(e) == lib.SQLITE_FULL || e.Code() == lib.SQLITE_IOERR_SHMSIZE) // the memory beside the WAL is a file too
 }
 
 // breaksConnection reports whether the connection should not be used again

@@ -89,7 +89,7 @@ func fileURI(path string) (uri string, memory bool, err error) {
 		// The memdb file system shares a name that begins with a slash between
 		// connections. A shared cache would do that too, but its locks know no
 		// busy timeout.
-		return fmt.Sprintf("file:/later-%d?vfs=memdb", later.NewToken()), true, nil
+		return fmt.Sprintf("file:/later-%d?vfs=memdb&_error_rc=1", later.NewToken()), true, nil
 	}
 	// Absolute, because a connection may be opened after the process has gone
 	// to another folder.

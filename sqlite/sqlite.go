@@ -92,7 +92,8 @@ var (
 
 // Open opens the file at path, and creates it when there is none; its folder
 // must exist. The path ":memory:" is a database in memory, of this store alone,
-// which ends with Close: for tests. Open brings the tables to the newest version
+// which ends with Close: for tests. In memory, unlike in a file, an open
+// transaction that has written makes readers wait too. Open brings the tables to the newest version
 // unless config says otherwise. Without NoMigrate it fails with
 // [later.ErrSchema] when the file was written by a newer version that this
 // program cannot work with.

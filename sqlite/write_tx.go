@@ -115,10 +115,14 @@ func (t *writeTx) prepared(query string) (*sql.Stmt, error) {
 
 // close parts with the connection for good: the pool must not hand it out again.
 func (t *writeTx) close() {
-	for _, stmt := range t.statements {
-		stmt.Close()
+	// The statements first: the driver crashes when one is closed after its
+	// connection, and database/sql does not look after those of a *sql.Conn.
+	if t.conn.Raw(func(any) error { return nil }) == nil {
+		for _, stmt := range t.statements {
+			stmt.Close()
+		}
 	}
-	t.conn.Raw(func(any) error { return driver.ErrBadConn }) // takes it out of the pool
+	t.conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
 	t.conn.Close()
 }
 

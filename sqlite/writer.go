@@ -34,7 +34,8 @@ type writer struct {
 	ops     chan *operation
 	closing chan struct{}
 	ended   chan struct{}
-	blocked atomic.Bool // another connection holds the write lock
+	blocked atomic.Bool  // another connection holds the write lock
+	taken   atomic.Int64 // how many operations were taken up: for tests
 
 	tx *writeTx // the connection and its statements; nil before the first use
 }
@@ -123,12 +124,17 @@ func (w *writer) loop() {
 	for {
 		select {
 		case op := <-w.ops:
-			op.since = time.Now()
-			w.transact([]*operation{op}, true)
+			w.transact([]*operation{w.take(op)}, true)
 		case <-w.closing:
 			return
 		}
 	}
+}
+
+func (w *writer) take(op *operation) *operation {
+	op.since = time.Now()
+	w.taken.Add(1)
+	return op
 }
 
 // transact runs ops, and with grow whatever else has queued up, in one
@@ -241,8 +247,7 @@ func (w *writer) fill(ops []*operation) []*operation {
 	for len(ops) < maxBatch && rows < maxBatchRows {
 		select {
 		case op := <-w.ops:
-			op.since = time.Now()
-			ops, rows = append(ops, op), rows+op.rows
+			ops, rows = append(ops, w.take(op)), rows+op.rows
 		default:
 			return ops
 		}

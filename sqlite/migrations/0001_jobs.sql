@@ -11,7 +11,8 @@
 -- the Go library has accepted.
 
 create table later_job (
-  id            integer primary key autoincrement,
+  id            integer primary key autoincrement -- one that was given is never given again
+    constraint id_is_under_2_to_53 check (id between 1 and 9007199254740991),
   queue         text    not null default 'default'
     constraint queue_is_a_name check (length(cast(queue as blob)) between 1 and 100
       and queue glob '[A-Za-z0-9_]*' and queue not glob '*[^A-Za-z0-9_.:-]*' and instr(queue, char(0)) = 0),

@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/later-queue/later"
+)
+
+// fullScan is a step that reads a whole table of jobs, by itself or through an
+// index. Aliases count too: every statement below calls the table j or by its
+// name.
+var fullScan = regexp.MustCompile(`\bSCAN (j|later_job|later_dead_job|later_job_log|later_worker)\b`)
+
+// hot are the statements that workers and short operations run, with arguments.
+var hot = []struct {
+	name  string
+	query string
+	args  []any
+	index string // which its plan has to name
+}{
+	{"lanes of a queue", selectLanes, []any{"default", `["work"]`, 0}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at<?)"},
+	{"claimable jobs of a lane", selectClaimable, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
+	{"lost attempt", selectLost, []any{1}, "PRIMARY KEY"},
+	{"taking", updateTaken, []any{0, 0, "", 0, 1, 1}, "PRIMARY KEY"},
+	{"sweep of the cancelled", selectCancelled, []any{0, 10}, "later_job_cancelled"},
+	{"sweep of the expired", selectExpired, []any{0, 10}, "later_job_expiring (expires_at<?)"},
+	{"sweep of the lost", selectLostForGood, []any{0, 10, 5}, "later_job_crashed (crashes>?)"},
+	{"suspect", selectSuspect, []any{0, `[]`, `[]`, 2, 5}, "later_job_crashed (crashes>?)"},
+	{"renewal", updateRenewed, []any{0, 0, 0}, "PRIMARY KEY"},
+	{"cancel requests", selectCancelRequests, nil, "later_job_cancelled (cancel_at>?)"},
+	{"checkpoint", updateCheckpoint, []any{"", 0, 0}, "PRIMARY KEY"},
+	{"done", deleteHeld, []any{0, 0}, "PRIMARY KEY"},
+	{"retry", updateRetry, []any{0, "", 0, 0}, "PRIMARY KEY"},
+	{"snooze", updateSnoozed, []any{0, 0, 0}, "PRIMARY KEY"},
+	{"release", updateReleased, []any{0, 0}, "PRIMARY KEY"},
+	{"attempt", selectAttempt, []any{0, 0}, "PRIMARY KEY"},
+	{"burial", insertDead, []any{0, "", "", "", 0, 0}, "PRIMARY KEY"},
+	{"revival", insertRevived, []any{0, 0}, "PRIMARY KEY"},
+	{"dropping a dead job", deleteDead, []any{0}, "PRIMARY KEY"},
+	{"steering", selectForSteering, []any{0}, "PRIMARY KEY"},
+	{"log of a job", selectLog, []any{0, 10}, "later_job_log_job"},
+	{"finding", selectJob, []any{0, 0}, "PRIMARY KEY"},
+	{"finding a dead job", selectDead, []any{0}, "PRIMARY KEY"},
+}
+
+func plan(t *testing.T, s *Store, query string, args ...any) string {
+	t.Helper()
+	rows, err := s.DB().Query("explain query plan "+query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	var b strings.Builder
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&b, detail)
+	}
+	return b.String()
+}
+
+// The plans hold on an empty table, and with statistics that were taken on a
+// table that looked otherwise: an application may run ANALYZE on its file.
+func TestPlans(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "later.db"), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	check := func(t *testing.T) {
+		for _, h := range hot {
+			got := plan(t, s, h.query, h.args...)
+			if fullScan.MatchString(got) || !strings.Contains(got, h.index) {
+				t.Errorf("%s: want %s and no scan, got\n%s", h.name, h.index, got)
+			}
+		}
+		// The merge of lanes needs the rows in the index's order.
+		if got := plan(t, s, selectClaimable, "default", "work", 0, 0, 0, 0, 10, 2); strings.Contains(got, "TEMP B-TREE") {
+			t.Errorf("claimable jobs are sorted:\n%s", got)
+		}
+	}
+	t.Run("on an empty table", check)
+
+	_, err = s.DB().Exec(`
+with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000)
+insert into later_job (kind, queue, run_at, expires_at, crashes, cancel_at, payload)
+select 'kind-' || i, 'queue-' || i, 0, i, i % 3, i, '{}' from n;
+analyze;
+delete from later_job`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("with statistics of another time", check)
+}
+
+// What a claim reads does not depend on what waits beside the jobs that it
+// takes: future jobs of a better priority, unknown kinds, other queues.
+func TestClaimReadsWhatItTakes(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.DB().Exec(`
+with recursive n (i) as (select 1 union all select i + 1 from n where i < 2000)
+insert into later_job (kind, queue, priority, run_at, payload)
+select 'work', 'default', -1, 253402300799999, '{}' from n
+union all select 'unknown', 'default', -2, 0, '{}' from n
+union all select 'work', 'elsewhere', -3, 0, '{}' from n;
+insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('work', '{}')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
+		now, err := now(tx)
+		if err != nil {
+			return err
+		}
+		lanes, err := readLanes(tx, "default", `["work","none","work"]`, now)
+		if err != nil {
+			return err
+		}
+		if want := (lane{queue: "default", kind: "work", priority: 0}); len(lanes) != 1 || lanes[0] != want {
+			t.Errorf("lanes %v, want only %v", lanes, want)
+		}
+		ids, err := claimable(tx, "default", `["work","none","work"]`, 10, now)
+		if len(ids) != 3 {
+			t.Errorf("claimable %v, want 3 jobs, each once", ids)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Merging lanes gives the order of one list, however many kinds there are and
+// however many jobs are wanted.
+func TestMergeLanes(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// Three kinds, two priorities, equal times among them.
+	_, err = s.DB().Exec(`
+with recursive n (i) as (select 0 union all select i + 1 from n where i < 299)
+insert into later_job (kind, priority, run_at, payload)
+select 'kind-' || (i * 7 % 3), i * 5 % 2, 1000 + i * 31 % 40, '{}' from n`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := queryIDs(t, s, `select id from later_job order by priority, run_at, id`)
+	for limit := 1; limit <= 310; limit += 7 {
+		err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
+			got, err := claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, limit, 10_000)
+			if fmt.Sprint(got) != fmt.Sprint(want[:min(limit, len(want))]) {
+				t.Errorf("limit %d: got %v", limit, got)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func queryIDs(t *testing.T, s *Store, query string) []int64 {
+	t.Helper()
+	ids, err := readIDs(s.reader(t.Context()), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
