@@ -235,14 +235,14 @@ from later_job
 where id = ?`
 
 // updateTaken leases a job. A lease that it still had was lost. An attempt is
-// counted with a ceiling, because one saturated counter would fail the claim of
+// counted within limits, because one saturated counter would fail the claim of
 // all jobs beside it.
 //
 // Parameters: lease_until, lease_token, lease_holder, now, attempts to add, id.
 const updateTaken = `
 update later_job
 set attempt = min(attempt, 2147483647 - ?5) + ?5,
-  crashes = min(crashes + (lease_until is not null), 2147483647),
+  crashes = min(max(crashes, 0), 2147483646) + (lease_until is not null),
   lease_until = ?1, lease_token = ?2, lease_holder = ?3, claimed_at = ?4
 where id = ?6
 returning ` + jobColumns

@@ -15,7 +15,7 @@ const (
 insert into later_job (id, queue, priority, tenant, kind, run_at, max_attempts, timeout_ms,
   created_at, generation, headers, errors, checkpoint, payload)
 select id, queue, priority, tenant, kind, ?1, max_attempts, timeout_ms,
-  created_at, generation + 1, headers, errors, checkpoint, payload
+  created_at, min(generation, 2147483646) + 1, headers, errors, checkpoint, payload
 from later_dead_job
 where id = ?2`
 

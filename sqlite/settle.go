@@ -19,14 +19,14 @@ where id = ? and lease_token = ?`
 	// Parameters: run_at, id, token.
 	updateSnoozed = `
 update later_job
-set run_at = ?, attempt = max(attempt - 1, 0),
+set run_at = ?, attempt = max(min(attempt, 2147483647) - 1, 0),
   lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
 where id = ? and lease_token = ?`
 
 	// Parameters: id, token.
 	updateReleased = `
 update later_job
-set attempt = max(attempt - 1, 0),
+set attempt = max(min(attempt, 2147483647) - 1, 0),
   lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
 where id = ? and lease_token = ?`
 
