@@ -26,9 +26,15 @@ const (
 // happens.
 const MinOrders = 50
 
-// settleLimit is how long the workers have after the last order, until the demo
-// gives up and says what is left. Chosen: some ten times what it takes.
-const settleLimit = 60 * time.Second
+const (
+	// stall is how long no order may be taken and no job may end until the demo
+	// gives up and says what is left. Chosen: far longer than a killed worker's
+	// jobs and the longest backoff take, even on a busy machine.
+	stall = 60 * time.Second
+	// drainLimit is how long the workers have at the end. Chosen as above; a
+	// worker's own limit is shorter.
+	drainLimit = 30 * time.Second
+)
 
 // Config is how the demo runs. Out must be set.
 type Config struct {
@@ -42,7 +48,7 @@ type Config struct {
 	// database may be in it.
 	Dir string
 	// Remove removes the folder, if it is a temporary one, and the schema at
-	// the end; but not when the tally does not add up.
+	// the end; but not when something is wrong.
 	Remove bool
 	// Seed decides about customers, faults and victims. What happens at what
 	// moment is up to the machine.
@@ -67,6 +73,8 @@ var (
 	// ErrConfig is matched when nothing was begun, because a [Config] is wrong
 	// or its place is taken.
 	ErrConfig = errors.New("the demo cannot be run like this")
+	// ErrInterrupted is matched when the context ended before the demo.
+	ErrInterrupted = errors.New("the demo was interrupted")
 	// ErrTally means that the books do not agree: Later has broken a promise.
 	ErrTally = errors.New("the tally does not add up")
 )
@@ -120,13 +128,16 @@ func Run(ctx context.Context, config Config) (*Tally, error) {
 	}
 	d := &demo{config: config, place: at, story: newStory()}
 	tally, err := d.run(ctx)
-	if err == nil && !tally.OK() {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = ErrInterrupted
+	case err == nil && !tally.OK():
 		err = ErrTally
 	}
-	switch {
-	case err == nil && config.Remove:
-		err = d.remove()
-	case err != nil:
+	if config.Remove && (err == nil || errors.Is(err, ErrInterrupted)) {
+		return tally, errors.Join(err, d.remove())
+	}
+	if err != nil {
 		err = fmt.Errorf("%w; what there is lies in %s", err, at.Dir)
 	}
 	return tally, err
@@ -207,49 +218,50 @@ func (d *demo) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.fleet.drainAll(10 * time.Second)
+	d.fleet.drainAll(drainLimit)
 	d.story.tell("everything has ended; the workers that were left have drained")
 	return nil
 }
 
 // wait shows what happens until nothing is left to do.
 func (d *demo) wait(ctx context.Context, view view, sold, misfortune <-chan struct{}) error {
-	look := time.NewTicker(150 * time.Millisecond)
-	defer look.Stop()
-	var limit <-chan time.Time
-	for over := 0; ; {
-		view.show(d.look(ctx))
+	tick := time.NewTicker(150 * time.Millisecond)
+	defer tick.Stop()
+	var last [2]int // orders taken, jobs left
+	moved := time.Now()
+	for {
 		select {
 		case <-sold:
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+			sold = nil
+			if taken, _ := d.sales.counts(); taken == d.config.Orders {
+				d.story.tell("all %d orders are taken", taken)
 			}
-			d.story.tell("all %d orders are taken", d.config.Orders)
-			sold, limit = nil, time.After(settleLimit)
-			over++
 		case <-misfortune:
 			misfortune = nil
-			over++
-		case <-look.C:
-			if over < 2 {
-				continue
-			}
-			left, err := d.shop.jobsLeft(ctx)
-			if err != nil {
-				return fmt.Errorf("count the jobs: %w", err)
-			}
-			if left == 0 {
-				view.show(d.look(ctx))
-				return nil
-			}
-		case <-limit:
-			d.story.tell("gave up waiting after %v", settleLimit)
-			return nil // the tally says what is missing
+		case <-tick.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 		if err := d.fleet.lost(); err != nil {
 			return err
+		}
+		view.show(d.look(ctx))
+		left, err := d.shop.jobsLeft(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // whatever else failed, failed because of it
+		}
+		if err != nil {
+			return fmt.Errorf("count the jobs: %w", err)
+		}
+		taken, _ := d.sales.counts()
+		if now := [2]int{taken, left}; now != last {
+			last, moved = now, time.Now()
+		}
+		switch {
+		case sold == nil && misfortune == nil && left == 0:
+			return nil
+		case time.Since(moved) > stall:
+			d.story.tell("gave up: nothing has moved for %v", stall)
+			return nil // the tally says what is missing
 		}
 	}
 }

@@ -36,9 +36,7 @@ func TestRun(t *testing.T) {
 	play := func(t *testing.T, config Config) {
 		var out buffer
 		config.Out, config.Spread, config.Seed = &out, 5*time.Second, 3
-		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
-		defer cancel()
-		tally, err := Run(ctx, config)
+		tally, err := Run(t.Context(), config) // gives up by itself when nothing moves
 		t.Log("\n" + out.String())
 		if err != nil {
 			t.Fatal(err)
@@ -102,6 +100,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 	for name, config := range map[string]Config{
 		"a database that somebody uses": {DB: "sqlite:" + used, Dir: dir},
+		"a database of another kind":    {DB: "mysql://ada:secret@host/db", Dir: dir},
 		"too few orders":                {Orders: MinOrders - 1, Dir: dir},
 		"too few workers":               {Workers: 2, Dir: dir},
 		"time that runs backwards":      {Spread: -time.Second, Dir: dir},
@@ -128,19 +127,27 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-func TestRunInterrupted(t *testing.T) {
+// newTestDemo is a demo that would go on for an hour. meddle is called once, at
+// the first line that it prints, when all workers have been started.
+func newTestDemo(t *testing.T, meddle func(*demo)) *demo {
+	t.Helper()
 	config, err := Config{Dir: t.TempDir(), Spread: time.Hour}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	interrupted := errors.New("interrupted")
-	config.Out = &buffer{written: func() { cancel(interrupted) }} // at the first line, when the workers run
 	at, err := newPlace(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &demo{config: config, place: at, story: newStory()}
+	d.config.Out = &buffer{written: sync.OnceFunc(func() { meddle(d) })}
+	return d
+}
+
+func TestRunInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	d := newTestDemo(t, func(*demo) { cancel(interrupted) })
 	if _, err := d.run(ctx); !errors.Is(err, interrupted) {
 		t.Errorf("got %v, want %v", err, interrupted)
 	}
@@ -165,7 +172,7 @@ func TestRunWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, self)
 		cmd.Env = append(os.Environ(), WorkerEnv+"="+string(spec))
@@ -179,6 +186,46 @@ func TestRunWorker(t *testing.T) {
 			t.Error("got no error, want one")
 		}
 	})
+}
+
+func TestRunFails(t *testing.T) {
+	t.Run("when an order cannot be taken, with the reason", func(t *testing.T) {
+		d := newTestDemo(t, func(d *demo) {
+			if _, err := d.shop.db.ExecContext(t.Context(), `drop table orders`); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "no such table: orders") {
+			t.Errorf("got %v, want the reason", err)
+		}
+	})
+	t.Run("when a worker ends by itself", func(t *testing.T) {
+		d := newTestDemo(t, func(d *demo) {
+			if err := d.fleet.all()[0].cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "worker-1 ended: signal: killed, see worker-1.log") {
+			t.Errorf("got %v, want the worker named", err)
+		}
+	})
+}
+
+func TestRunRemoves(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &buffer{written: cancel}
+	_, err := Run(ctx, Config{Out: out, Spread: time.Hour, Remove: true})
+	if !errors.Is(err, ErrInterrupted) {
+		t.Errorf("got %v, want %v", err, ErrInterrupted)
+	}
+	left, err := os.ReadDir(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 0 {
+		t.Errorf("got %v left among the temporary files, want nothing", left)
+	}
 }
 
 // The mail service and the customers are the same for the same seed.

@@ -33,7 +33,7 @@ func (s *shop) takeOrder(ctx context.Context, o order) error {
 	if _, err := tx.ExecContext(ctx, `insert into orders (id, email, cents) values ($1, $2, $3)`, o.id, o.email, o.cents); err != nil {
 		return err
 	}
-	if _, err := s.enqueueTx(ctx, tx, OrderConfirmation{OrderID: o.id}, later.Options{MaxAttempts: 12, Timeout: 10 * time.Second}); err != nil {
+	if _, err := s.enqueueTx(ctx, tx, OrderConfirmation{OrderID: o.id}, later.Options{MaxAttempts: 25, Timeout: 10 * time.Second}); err != nil {
 		return err
 	}
 	if o.declined {

@@ -32,6 +32,9 @@ type place struct {
 // database that somebody uses.
 func newPlace(config Config) (place, error) {
 	at := place{Dir: config.Dir, DB: config.DB, Schema: config.Schema}
+	if err := checkURL(at.DB); err != nil {
+		return at, err
+	}
 	if at.Dir == "" {
 		dir, err := os.MkdirTemp("", "later-demo-")
 		if err != nil {
@@ -67,6 +70,20 @@ func newPlace(config Config) (place, error) {
 		}
 	}
 	return at, nil
+}
+
+// checkURL refuses what is neither of the two databases. It shows nothing of the
+// URL, which may hold a password.
+func checkURL(url string) error {
+	if url == "" {
+		return nil
+	}
+	for _, scheme := range []string{"sqlite:", "postgres://", "postgresql://"} {
+		if strings.HasPrefix(url, scheme) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: its database is sqlite:FILE or postgres://USER@HOST/NAME", ErrConfig)
 }
 
 // sqliteFile returns the database's file, if it is one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -39,7 +40,8 @@ type order struct {
 // openShop opens the database of the demo.
 func openShop(ctx context.Context, at place) (*shop, error) {
 	if file, ok := at.sqliteFile(); ok {
-		store, err := sqlite.Open(ctx, file, sqlite.Config{})
+		// Patient, because an order that is refused would end the demo.
+		store, err := sqlite.Open(ctx, file, sqlite.Config{BusyTimeout: 30 * time.Second})
 		if err != nil {
 			return nil, err
 		}

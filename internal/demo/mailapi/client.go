@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Patience is how long a [Client] waits for an answer. Chosen: over the time
-// that a healthy call takes.
-const Patience = 1200 * time.Millisecond
+// Patience is how long a [Client] waits for an answer. Chosen: several times
+// what a healthy call takes, so that a busy machine is not taken for a fault.
+const Patience = 2500 * time.Millisecond
 
 // Client calls the service. It is safe for concurrent use.
 type Client struct {
