@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/later-queue/later"
@@ -58,13 +59,16 @@ func (p *panel) draw(pic *picture, columns, rows int) []string {
 	lines = append(lines, "")
 	lines = append(lines, p.workers(pic, columns)...)
 	lines = append(lines, "")
+	// The newest events that fit, each in full.
 	var events []string
-	for _, e := range pic.events {
-		events = append(events, eventLines(e, p.paint, columns)...)
+	for _, e := range slices.Backward(pic.events) {
+		text := eventLines(e, p.paint, columns)
+		if len(lines)+len(text)+len(events) > rows {
+			break
+		}
+		events = append(text, events...)
 	}
-	room := max(rows-len(lines), 0)
-	lines = append(lines, events[max(0, len(events)-room):]...)
-	return lines
+	return append(lines, events...)
 }
 
 // counts are the shop's numbers, the mail service's and Later's.
