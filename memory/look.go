@@ -88,27 +88,34 @@ func (s *Store) List(ctx context.Context, f later.Filter) ([]*later.JobInfo, err
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	defer unlock()
-	infos := s.selected(f, now)
-	return infos[:min(len(infos), limitOf(f))], nil
+	ids := s.selected(f, now)
+	infos := make([]*later.JobInfo, 0, min(len(ids), limitOf(f)))
+	for _, id := range ids[:cap(infos)] {
+		if d := s.dead[id]; d != nil {
+			infos = append(infos, deadInfo(d, now))
+			continue
+		}
+		infos = append(infos, jobInfo(s.jobs[id], now))
+	}
+	return infos, nil
 }
 
-// selected returns every job that f selects, whatever its limit, newest id
-// first.
-func (s *Store) selected(f later.Filter, now time.Time) []*later.JobInfo {
-	var infos []*later.JobInfo
-	for _, j := range s.jobs {
+// selected are the ids of all that f selects, whatever its limit, newest first.
+func (s *Store) selected(f later.Filter, now time.Time) []int64 {
+	var ids []int64
+	for id, j := range s.jobs {
 		if selects(f, &j.Record, stateOf(j, now)) && f.ErrorLike == "" && f.Reason == "" {
-			infos = append(infos, jobInfo(j, now))
+			ids = append(ids, id)
 		}
 	}
-	for _, d := range s.dead {
+	for id, d := range s.dead {
 		if selects(f, &d.Record, later.StateDead) && strings.Contains(lastError(d), f.ErrorLike) &&
 			(f.Reason == "" || f.Reason == d.reason) {
-			infos = append(infos, deadInfo(d, now))
+			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(infos, func(a, b *later.JobInfo) int { return cmp.Compare(b.ID, a.ID) })
-	return infos
+	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+	return ids
 }
 
 func selects(f later.Filter, r *later.Record, state later.State) bool {

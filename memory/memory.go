@@ -6,6 +6,15 @@
 // testing/synctest bubble its jobs live by the bubble's fake clock: a job with
 // a delay of a day is due after a time.Sleep of a day that takes no time.
 //
+//	synctest.Test(t, func(t *testing.T) {
+//		store := memory.New()
+//		w, err := worker.New(store, handlers, worker.Config{})
+//		…
+//		_, err = store.Enqueue(t.Context(), Reminder{Email: "ann@example.com"},
+//			later.Options{Delay: 24 * time.Hour})
+//		time.Sleep(24 * time.Hour)
+//		summary, err := w.Drain(t.Context()) // runs all that is due
+//
 // It has no transactions, and so neither EnqueueTx nor DoneTx: code that uses
 // them is tested on the database that it is written for (package sqlite needs
 // no server).

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/later-queue/later"
@@ -121,9 +122,11 @@ func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act f
 	}
 	defer unlock()
 	f.State = later.StateDead
-	infos := s.selected(f, now)
-	for i := range min(len(infos), limitOf(f)) {
-		act(s.dead[infos[len(infos)-1-i].ID], now) // the lowest ids first
+	ids := s.selected(f, now)
+	slices.Reverse(ids)
+	ids = ids[:min(len(ids), limitOf(f))]
+	for _, id := range ids {
+		act(s.dead[id], now)
 	}
-	return min(len(infos), limitOf(f)), nil
+	return len(ids), nil
 }
