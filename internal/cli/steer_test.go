@@ -82,7 +82,7 @@ func testDead(t *testing.T, s *shell) {
 	if got, want := s.ok("dead", "list"), "no dead jobs\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	s.in = strings.Repeat(`{"kind":"mail"}`+"\n", 450)
+	s.in = strings.Repeat(`{"kind":"mail"}`+"\n", 250)
 	s.ok("enqueue", "--bulk", "-")
 	s.ok("enqueue", "report", "1", "--queue", "default", "--tenant", "acme")
 	store := s.store()
@@ -91,7 +91,7 @@ func testDead(t *testing.T, s *shell) {
 
 	t.Run("list groups by what killed them", func(t *testing.T) {
 		out := s.ok("dead", "list", "--limit", "2")
-		for _, want := range []string{"  450  mail    failed     connection refused\n", "    1  report  permanent  no such report\n", "more: add --before 450"} {
+		for _, want := range []string{"  250  mail    failed     connection refused\n", "    1  report  permanent  no such report\n", "more: add --before 250"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("got\n%s\nwant %q in it", out, want)
 			}
@@ -100,7 +100,7 @@ func testDead(t *testing.T, s *shell) {
 			Groups []deadGroup
 			Jobs   []jobView
 		}](t, s.ok("dead", "list", "--json"))
-		if len(view.Groups) != 2 || view.Groups[0].Count != 450 || len(view.Jobs) != 20 || view.Jobs[0].DiedAt == nil {
+		if len(view.Groups) != 2 || view.Groups[0].Count != 250 || len(view.Jobs) != 20 || view.Jobs[0].DiedAt == nil {
 			t.Errorf("got %d groups, %d jobs: %+v", len(view.Groups), len(view.Jobs), view.Groups)
 		}
 	})
@@ -109,10 +109,10 @@ func testDead(t *testing.T, s *shell) {
 			s.fails(exitUsage, []string{"which dead jobs?", "--all"}, "dead", verb)
 			s.fails(exitUsage, []string{"--all excludes"}, "dead", verb, "--all", "--kind", "mail")
 			s.fails(exitUsage, []string{"exclude each other"}, "dead", verb, "--kind", "mail", "7")
-			s.fails(exitUsage, []string{"450 dead jobs", "--yes"}, "dead", verb, "--kind", "mail")
+			s.fails(exitUsage, []string{"250 dead jobs", "--yes"}, "dead", verb, "--kind", "mail")
 		}
-		if got := decode[statusView](t, s.ok("status", "--json")).Counts[later.StateDead]; got != 451 {
-			t.Errorf("got %d dead jobs, want 451", got)
+		if got := decode[statusView](t, s.ok("status", "--json")).Counts[later.StateDead]; got != 251 {
+			t.Errorf("got %d dead jobs, want 251", got)
 		}
 	})
 	t.Run("retry brings back each job once, also those that are dead again meanwhile", func(t *testing.T) {
@@ -123,28 +123,28 @@ func testDead(t *testing.T, s *shell) {
 			})
 		}
 		defer func() { s.change = nil }()
-		if got, want := s.ok("dead", "retry", "--error", "connection refused", "--yes"), "450 jobs brought back\n"; got != want {
+		if got, want := s.ok("dead", "retry", "--error", "connection refused", "--yes"), "250 jobs brought back\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if rounds != 3 { // portions of 200
-			t.Errorf("got %d portions, want 3", rounds)
+		if rounds != 2 { // portions of 200
+			t.Errorf("got %d portions, want 2", rounds)
 		}
 		if got := s.find(1).Generation; got != 1 {
 			t.Errorf("got the generation %d, want 1", got)
 		}
 	})
 	t.Run("retry of one job that is named does not ask", func(t *testing.T) {
-		if got, want := s.ok("dead", "retry", "451"), "1 job brought back\n"; got != want {
+		if got, want := s.ok("dead", "retry", "251"), "1 job brought back\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		s.fails(exitNotFound, []string{"none of these jobs is dead"}, "dead", "retry", "451")
-		if j := s.find(451); j.State != later.StateReady || j.Attempt != 0 || len(j.Errors) != 1 {
+		s.fails(exitNotFound, []string{"none of these jobs is dead"}, "dead", "retry", "251")
+		if j := s.find(251); j.State != later.StateReady || j.Attempt != 0 || len(j.Errors) != 1 {
 			t.Errorf("got %+v", j)
 		}
 	})
 	t.Run("drop removes for good", func(t *testing.T) {
 		s.fails(exitUsage, []string{"1 dead job will be removed for good"}, "dead", "drop", "2")
-		if got, want := s.ok("dead", "drop", "--reason", "failed", "--yes", "--json"), "{\"count\":450}\n"; got != want {
+		if got, want := s.ok("dead", "drop", "--reason", "failed", "--yes", "--json"), "{\"count\":250}\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if got, want := s.ok("dead", "drop", "--all", "--yes"), "0 jobs dropped\n"; got != want {

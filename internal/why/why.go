@@ -44,7 +44,7 @@ type Reason struct {
 }
 
 // SilentAfter is how long a worker may be silent before it does not count as
-// alive. A worker beats every 5 seconds or so; chosen, not measured.
+// alive: four of the beats that a worker makes every 15 seconds.
 const SilentAfter = time.Minute
 
 // Of returns the reason for job, given the workers that the store knows. The
