@@ -1,6 +1,9 @@
 package pgserver
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // procAttr makes the child's attributes: a process group of its own, so that Ctrl-C
 // in a terminal reaches us and not the servers; the user; the death signal.
@@ -11,3 +14,6 @@ func procAttr(user *account, deathSignal syscall.Signal) *syscall.SysProcAttr {
 	}
 	return attr
 }
+
+// killGroup kills a process that [procAttr] gave a group of its own, with its children.
+func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -2,7 +2,10 @@
 
 package pgserver
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // procAttr is the one of Linux without the death signal, which other systems lack.
 func procAttr(user *account, _ syscall.Signal) *syscall.SysProcAttr {
@@ -12,3 +15,6 @@ func procAttr(user *account, _ syscall.Signal) *syscall.SysProcAttr {
 	}
 	return attr
 }
+
+// killGroup kills a process that [procAttr] gave a group of its own, with its children.
+func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

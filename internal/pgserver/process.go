@@ -33,27 +33,25 @@ func (c command) cmd() *exec.Cmd {
 	return cmd
 }
 
-// runProcess runs a program to its end.
+// runProcess runs a program to its end. When ctx ends before, the program is killed
+// together with those that it has started.
 func runProcess(ctx context.Context, c command) error {
-	cmd := c.cmd()
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	done := make(chan error, 1)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("pgserver: start %s: %w", c.name, err)
+	c.deathSignal = syscall.SIGKILL
+	p, err := startProcess(c)
+	if err != nil {
+		return err
 	}
-	go func() { done <- cmd.Wait() }()
 	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("pgserver: %s: %w\n%s", filepath.Base(c.name), err, out.String())
-		}
-		return nil
+	case <-p.ended:
 	case <-ctx.Done():
-		cmd.Process.Kill()
-		<-done
-		return fmt.Errorf("pgserver: %s: %w", filepath.Base(c.name), context.Cause(ctx))
+		killGroup(p.pid)
+		<-p.ended
+		return fmt.Errorf("pgserver: %s: %w", p.name, context.Cause(ctx))
 	}
+	if p.err != nil {
+		return fmt.Errorf("pgserver: %s: %w\n%s", p.name, p.err, p.logTail())
+	}
+	return nil
 }
 
 // process is a program that runs until it is stopped.
@@ -62,6 +60,7 @@ type process struct {
 	pid   *os.Process
 	log   string
 	ended chan struct{} // closed when the process has ended
+	err   error         // how it ended; to be read after ended
 }
 
 // startProcess starts a program that runs on.
@@ -86,7 +85,7 @@ func startProcess(c command) (*process, error) {
 		p.pid = cmd.Process
 		started <- err
 		if err == nil {
-			cmd.Wait() // how it ended is in its log; that it ended is all we ask
+			p.err = cmd.Wait()
 		}
 	}()
 	if err := <-started; err != nil {

@@ -175,6 +175,7 @@ func (s *Server) init(ctx context.Context, settings map[string]string) error {
 			name: filepath.Join(s.bin, "initdb"),
 			args: []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"},
 			dir:  s.dir,
+			log:  filepath.Join(s.dir, "initdb.log"),
 			user: s.user,
 		})
 		if err != nil {

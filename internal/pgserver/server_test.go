@@ -2,6 +2,7 @@ package pgserver_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -176,11 +177,31 @@ func TestServerInGivenFolder(t *testing.T) {
 			t.Errorf("got %v for the folder of the failed start, want that it is gone", err)
 		}
 	})
-	t.Run("an ended context ends the start", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-		defer cancel()
-		if _, err := pgserver.Start(ctx, pgserver.Config{}); err == nil {
-			t.Error("got nil, want an error")
+	t.Run("a context that ends during the start ends it, and nothing is left", func(t *testing.T) {
+		dir := filepath.Join(parent, "late")
+		ctx, cancel := context.WithCancel(t.Context())
+		started := make(chan error, 1)
+		go func() {
+			_, err := pgserver.Start(ctx, pgserver.Config{Dir: dir})
+			started <- err
+		}()
+		// In the middle of initdb, which has started a server of its own by then.
+		for {
+			if _, err := os.Stat(filepath.Join(dir, "data", "global")); err == nil {
+				break
+			}
+			select {
+			case err := <-started:
+				t.Fatalf("the start ended with %v before it could be ended", err)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		cancel()
+		if err := <-started; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("got %v for the folder, want that it is gone", err)
 		}
 	})
 }
