@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -19,40 +20,36 @@ import (
 const renewLeases = `
 with held as materialized (
   select j.id
-  from unnest($1::bigint[], $2::bigint[]) as i (id, token)
-  join {schema}.job j on j.id = i.id and j.lease_token = i.token
-  order by j.id
-  for update of j skip locked
+  from {schema}.job j
+  where ` + heldBy + `
+  for update skip locked
 ),
 renewed as (
   update {schema}.job j
   set lease_until = now() + $3::bigint * interval '1 microsecond'
-  from held
-  where j.id = held.id
+  where j.id = any(array(select id from held))
 )
 select j.id, j.lease_token, j.cancel_at is not null
-from unnest($1::bigint[], $2::bigint[]) as i (id, token)
-join {schema}.job j on j.id = i.id and j.lease_token = i.token`
+from {schema}.job j
+where ` + heldBy
 
 // Renew implements [later.Worker].
 func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (later.Renewed, error) {
-	if len(leases) == 0 {
-		return later.Renewed{}, nil
-	}
-	ids, tokens := leaseArrays(leases)
 	type row struct {
 		ID, Token int64
 		Cancelled bool
 	}
-	rows, err := query(ctx, s, statement{
-		name: fmt.Sprintf("renew %d leases", len(leases)), sql: renewLeases, args: []any{ids, tokens, micros(d)},
-	}, pgx.RowToStructByPos[row])
-	if err != nil {
-		return later.Renewed{}, err
-	}
-	cancelled := make(map[later.Lease]bool, len(rows))
-	for _, r := range rows {
-		cancelled[later.Lease{ID: r.ID, Token: r.Token}] = r.Cancelled
+	cancelled := make(map[later.Lease]bool, len(leases))
+	for ids, tokens := range distinctJobs(leases) {
+		rows, err := query(ctx, s, statement{
+			name: fmt.Sprintf("renew %d leases", len(ids)), sql: renewLeases, args: []any{ids, tokens, micros(d)},
+		}, pgx.RowToStructByPos[row])
+		if err != nil {
+			return later.Renewed{}, err
+		}
+		for _, r := range rows {
+			cancelled[later.Lease{ID: r.ID, Token: r.Token}] = r.Cancelled
+		}
 	}
 	var renewed later.Renewed
 	for _, l := range leases {
@@ -69,19 +66,23 @@ func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration
 
 const cancelRequests = `
 select j.id, j.lease_token
-from unnest($1::bigint[], $2::bigint[]) as i (id, token)
-join {schema}.job j on j.id = i.id and j.lease_token = i.token
-where j.cancel_at is not null`
+from {schema}.job j
+where ` + heldBy + `
+  and j.cancel_at is not null`
 
 // CancelRequests implements [later.Worker].
 func (s *Store) CancelRequests(ctx context.Context, leases []later.Lease) ([]later.Lease, error) {
-	if len(leases) == 0 {
-		return nil, nil
+	var wanted []later.Lease
+	for ids, tokens := range distinctJobs(leases) {
+		found, err := query(ctx, s, statement{
+			name: fmt.Sprintf("cancel requests of %d leases", len(ids)), sql: cancelRequests, args: []any{ids, tokens},
+		}, pgx.RowToStructByPos[later.Lease])
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, found...)
 	}
-	ids, tokens := leaseArrays(leases)
-	return query(ctx, s, statement{
-		name: fmt.Sprintf("cancel requests of %d leases", len(leases)), sql: cancelRequests, args: []any{ids, tokens},
-	}, pgx.RowToStructByPos[later.Lease])
+	return wanted, nil
 }
 
 const saveCheckpoint = `
@@ -110,12 +111,26 @@ func (s *Store) Checkpoint(ctx context.Context, lease later.Lease, data json.Raw
 	return nil
 }
 
-// leaseArrays are leases in the order of their ids, which is the order in which
-// every statement locks.
-func leaseArrays(leases []later.Lease) (ids, tokens []int64) {
-	sorted := slices.SortedFunc(slices.Values(leases), func(a, b later.Lease) int { return cmp.Compare(a.ID, b.ID) })
-	for _, l := range sorted {
-		ids, tokens = append(ids, l.ID), append(tokens, l.Token)
+// distinctJobs yields leases as arrays for [heldBy]: sorted, and no job twice in
+// one. A process that lost a job and claimed it again has two leases of it, so
+// there may be a second array, nearly empty.
+func distinctJobs(leases []later.Lease) iter.Seq2[[]int64, []int64] {
+	return func(yield func(ids, tokens []int64) bool) {
+		rest := slices.SortedStableFunc(slices.Values(leases), func(a, b later.Lease) int { return cmp.Compare(a.ID, b.ID) })
+		for len(rest) > 0 {
+			var again []later.Lease
+			ids, tokens := make([]int64, 0, len(rest)), make([]int64, 0, len(rest))
+			for _, l := range rest {
+				if len(ids) > 0 && ids[len(ids)-1] == l.ID {
+					again = append(again, l)
+					continue
+				}
+				ids, tokens = append(ids, l.ID), append(tokens, l.Token)
+			}
+			if !yield(ids, tokens) {
+				return
+			}
+			rest = again
+		}
 	}
-	return ids, tokens
 }

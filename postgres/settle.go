@@ -12,14 +12,20 @@ import (
 	"github.com/later-queue/later"
 )
 
+// In the statements below, $1 are the jobs' ids in ascending order and the other
+// arrays belong to them, so that width_bucket, which searches by halving, finds a
+// job's place in them. A join would be plainer, but a plan that was made for a
+// small table might then read all of a large one. The primary key gives the
+// rows in the order of their ids, so that no two batches lock crosswise.
+
+// heldBy is the fence.
+const heldBy = `j.id = any($1::bigint[]) and j.lease_token = ($2::bigint[])[width_bucket(j.id, $1::bigint[])]`
+
 // settleDone ends attempts that all succeeded, which is what most batches are.
-// It goes through the primary key in the order of its input, which is sorted, so
-// that two batches lock in the same order.
 const settleDone = `
 with removed as (
   delete from {schema}.job j
-  using unnest($1::bigint[], $2::bigint[]) as i (id, token)
-  where j.id = i.id and j.lease_token = i.token
+  where ` + heldBy + `
   returning j.id, j.claimed_at, j.attempt, j.queue, j.kind, j.tenant, j.lease_holder
 ),
 logged as (
@@ -30,35 +36,38 @@ logged as (
 )
 select id from removed`
 
-// settleJobs ends attempts in every way. held locks the rows, in the order of
-// their ids, and has them as they are after whatever was waited for; what is
-// not there any more, or has another token, is in none of the parts.
+// settleJobs ends attempts in every way. held locks the rows and has them as they
+// are after whatever was waited for; of what is not there any more, or has another
+// token, it has none.
 const settleJobs = `
 with held as materialized (
-  select j.id, j.claimed_at, j.attempt, j.lease_token, j.lease_holder,
-         i.outcome, i.delay_us, i.reason, i.error, i.errors
-  from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[])
-    as i (id, token, outcome, delay_us, reason, error, errors)
-  join {schema}.job j on j.id = i.id and j.lease_token = i.token
-  order by j.id
-  for update of j
+  select j.id, j.claimed_at, j.attempt, j.queue, j.kind, j.tenant, j.lease_holder,
+         ($3::text[])[width_bucket(j.id, $1::bigint[])] as outcome,
+         ($6::text[])[width_bucket(j.id, $1::bigint[])] as error
+  from {schema}.job j
+  where ` + heldBy + `
+  for update
 ),
 removed as (
   delete from {schema}.job j
-  using held h
-  where j.id = h.id and j.lease_token = h.lease_token
-    and h.outcome in ('done', 'cancelled', 'expired', 'dead')
-  returning ` + recordColumns + `, j.claimed_at, j.lease_holder,
-    h.outcome, h.reason, h.error, h.errors as new_errors
+  where j.id = any(array(select h.id from held h where h.outcome in ('done', 'cancelled', 'expired')))
+  returning j.id
+),
+died as (
+  delete from {schema}.job j
+  where j.id = any(array(select h.id from held h where h.outcome = 'dead'))
+  returning ` + recordColumns + `,
+    ($5::text[])[width_bucket(j.id, $1::bigint[])] as reason,
+    ($6::text[])[width_bucket(j.id, $1::bigint[])] as error,
+    ($7::text[])[width_bucket(j.id, $1::bigint[])]::json as new_errors
 ),
 buried as (
   insert into {schema}.dead_job
     (id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms, crashes, generation, priority,
      queue, kind, tenant, reason, error, payload, headers, errors, checkpoint)
   select id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms, crashes, generation, priority,
-         queue, kind, tenant, reason, error, payload, headers, new_errors::json, checkpoint
-  from removed
-  where outcome = 'dead'
+         queue, kind, tenant, reason, error, payload, headers, new_errors, checkpoint
+  from died
   -- Only if somebody copied a dead job back by hand and left it here as well.
   on conflict (id) do update set
     run_at = excluded.run_at, created_at = excluded.created_at, expires_at = excluded.expires_at,
@@ -68,33 +77,48 @@ buried as (
     reason = excluded.reason, error = excluded.error, payload = excluded.payload,
     headers = excluded.headers, errors = excluded.errors, checkpoint = excluded.checkpoint
 ),
-kept as (
+retried as (
   update {schema}.job j
-  set run_at = case
-        when h.outcome = 'released' then j.run_at
-        else least(now() + h.delay_us * interval '1 microsecond', '9999-12-31 23:59:59.999999+00')
-      end,
-      attempt = case when h.outcome = 'retry' then j.attempt else greatest(j.attempt - 1, 0) end,
-      errors  = case when h.outcome = 'retry' then h.errors::json else j.errors end,
+  set run_at = least(
+        now() + ($4::bigint[])[width_bucket(j.id, $1::bigint[])] * interval '1 microsecond',
+        '9999-12-31 23:59:59.999999+00'),
+      errors = ($7::text[])[width_bucket(j.id, $1::bigint[])]::json,
       lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
-  from held h
-  where j.id = h.id and j.lease_token = h.lease_token
-    and h.outcome in ('retry', 'snoozed', 'released')
-  returning j.id, h.claimed_at, h.attempt, j.queue, j.kind, j.tenant, h.outcome, h.lease_holder, h.error
+  where j.id = any(array(select h.id from held h where h.outcome = 'retry'))
+  returning j.id
+),
+snoozed as (
+  update {schema}.job j
+  set run_at = least(
+        now() + ($4::bigint[])[width_bucket(j.id, $1::bigint[])] * interval '1 microsecond',
+        '9999-12-31 23:59:59.999999+00'),
+      attempt = greatest(j.attempt - 1, 0),
+      lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+  where j.id = any(array(select h.id from held h where h.outcome = 'snoozed'))
+  returning j.id
+),
+released as (
+  update {schema}.job j
+  set attempt = greatest(j.attempt - 1, 0),
+      lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+  where j.id = any(array(select h.id from held h where h.outcome = 'released'))
+  returning j.id
 ),
 logged as (
   insert into {schema}.job_log (job_id, started_at, attempt, queue, kind, tenant, outcome, worker, error)
   select id, claimed_at, attempt, queue, kind, tenant, outcome, lease_holder, error
-  from removed
-  where $8
-  union all
-  select id, claimed_at, attempt, queue, kind, tenant, outcome, lease_holder, error
-  from kept
+  from held
   where $8 and outcome <> 'released'
 )
 select id from removed
 union all
-select id from kept`
+select id from died
+union all
+select id from retried
+union all
+select id from snoozed
+union all
+select id from released`
 
 // Settle implements [later.Worker].
 func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (refused []later.Lease, err error) {
@@ -108,6 +132,9 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 	settled, err := query(ctx, s, st, pgx.RowTo[int64])
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(settlements, func(end later.Settlement) bool { return end.Outcome == later.OutcomeReleased }) {
+		s.marks.forget()
 	}
 	if len(settled) == len(settlements) {
 		return nil, nil

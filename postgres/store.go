@@ -62,6 +62,7 @@ type Store struct {
 	log      *slog.Logger
 	pool     *pgxpool.Pool
 	ownsPool bool
+	marks    marks
 
 	mu      sync.Mutex
 	runtime *pgxpool.Pool // nil until it is needed

@@ -5,25 +5,24 @@ import (
 	"context"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/later-queue/later"
 )
 
-// sweepJobs finds what claims leave: by the partial index job_doomed what was
-// cancelled or lost, and by job_expires what has expired, and, if it is wanted, one
-// suspect. Each has its own index, so each is a branch of its own; a row that
-// two of them find is locked once and updated once.
+// sweepJobs finds what claims leave: through the partial index job_doomed what was
+// cancelled or lost, and through job_expires what has expired. Nothing in crashed
+// fits any other index, so that no plan can take one. Then it locks what it
+// wants, and goes on with the rows as the locks returned them.
 const sweepJobs = `
-with doomed as materialized (
-  select j.ctid, j.id
+with crashed as materialized (
+  select j.ctid, j.id, j.priority, j.run_at, j.queue, j.kind, j.max_attempts,
+         j.cancel_at is not null as cancelled,
+         coalesce(j.expires_at <= now(), false) as expired,
+         j.crashes + (j.lease_until is not null)::int as losses
   from {schema}.job j
   where (j.crashes > 0 or j.cancel_at is not null)
     and (j.lease_until is null or j.lease_until < now())
-    and (j.cancel_at is not null
-      or j.crashes + (j.lease_until is not null)::int >= $2
-      or j.max_attempts = 1 and j.crashes + (j.lease_until is not null)::int >= $3)
-  order by j.id
-  limit $1
-  for update skip locked
 ),
 expired as materialized (
   select j.ctid, j.id
@@ -32,46 +31,41 @@ expired as materialized (
     and (j.lease_until is null or j.lease_until < now())
   order by j.expires_at
   limit $1
-  for update skip locked
 ),
-suspect as materialized (
-  select j.ctid, j.id
-  from {schema}.job j
+ends as (
+  select c.ctid, c.id
+  from crashed c
+  where c.cancelled or c.losses >= $2 or c.max_attempts = 1 and c.losses >= $3
+  union
+  select e.ctid, e.id
+  from expired e
+  order by id
+  limit $1
+),
+suspect as (
+  select c.ctid
+  from crashed c
   where $4
-    and j.crashes > 0
-    and j.crashes + (j.lease_until is not null)::int between $3 and $2 - 1
-    and j.max_attempts > 1
-    and j.queue = any($5::text[])
-    and j.kind = any($6::text[])
-    and j.run_at <= now()
-    and j.cancel_at is null
-    and (j.expires_at is null or j.expires_at > now())
-    and (j.lease_until is null or j.lease_until < now())
-  order by j.priority, j.run_at, j.id
+    and not c.cancelled and not c.expired and c.max_attempts > 1
+    and c.losses between $3 and $2 - 1
+    and c.queue = any($5::text[])
+    and c.kind = any($6::text[])
+    and c.run_at <= now()
+  order by c.priority, c.run_at, c.id
   limit 1
-  for update skip locked
 ),
 old as materialized (
   select j.ctid, j.attempt, j.lease_until, j.lease_holder, j.claimed_at,
     case
       when j.cancel_at is not null then 'cancelled'
       when j.expires_at <= now() then 'expired'
-      when picked.doomed then 'lost'
+      when j.crashes + (j.lease_until is not null)::int >= $2 or j.max_attempts = 1 then 'lost'
       else ''
     end as doom
-  from (
-    select ends.ctid, true as doomed
-    from (
-      select ctid, id from doomed
-      union
-      select ctid, id from expired
-      order by id
-      limit $1
-    ) ends
-    union all
-    select ctid, false from suspect
-  ) picked
-  join {schema}.job j on j.ctid = picked.ctid
+  from {schema}.job j
+  where j.ctid = any(array(select ctid from ends union all select ctid from suspect))
+    and (j.lease_until is null or j.lease_until < now())
+  for update skip locked
 ),
 claimed as (
   update {schema}.job j
@@ -106,7 +100,13 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 			int32(min(req.Limit, maxClaim)), int32(later.CrashLimit), int32(later.SuspectCrashes),
 			req.Suspect, req.Queues, req.Kinds, req.Worker, req.Token, micros(req.Lease), !s.config.NoLog,
 		},
-	}, s.scanClaimed(req.Token))
+	}, func(row pgx.CollectableRow) (*later.Claimed, error) {
+		var r claimedRow
+		if err := row.Scan(r.dest()...); err != nil {
+			return nil, err
+		}
+		return r.claimed(s, req.Token), nil
+	})
 	if err != nil {
 		return nil, err
 	}

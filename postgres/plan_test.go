@@ -1,0 +1,308 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/testdb"
+)
+
+// planned is one statement as the server ran it.
+type planned struct {
+	nodes   []planNode
+	buffers int
+}
+
+type planNode struct {
+	Type     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Hit      int    `json:"Shared Hit Blocks"`
+	Read     int    `json:"Shared Read Blocks"`
+	Plans    []planNode
+}
+
+func (n planNode) walk(visit func(planNode)) {
+	visit(n)
+	for _, child := range n.Plans {
+		child.walk(visit)
+	}
+}
+
+// explain runs a statement of workers as they do, with a plan that was made for
+// no values in particular, rolls it back, and returns the plan. types are the
+// parameters'.
+func explain(t *testing.T, s *Store, conn *pgx.Conn, name, statement, types string, args ...any) planned {
+	t.Helper()
+	ctx := t.Context()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", firstLine(sql), err)
+		}
+	}
+	exec(begin)
+	defer exec("rollback")
+	exec(plan)
+	exec("set local plan_cache_mode = force_generic_plan")
+	var there bool
+	if err := conn.QueryRow(ctx, "select exists (select from pg_prepared_statements where name = $1)", name).Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	if !there {
+		exec(fmt.Sprintf("prepare %s (%s) as %s", name, types, s.sql(statement)))
+	}
+	literals := make([]string, len(args))
+	for i, arg := range args {
+		literals[i] = literal(arg)
+	}
+	var text string
+	err := conn.QueryRow(ctx, fmt.Sprintf("explain (analyze, buffers, format json) execute %s (%s)", name, strings.Join(literals, ", "))).Scan(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct{ Plan planNode }
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatal(err)
+	}
+	p := planned{buffers: plans[0].Plan.Hit + plans[0].Plan.Read}
+	plans[0].Plan.walk(func(n planNode) { p.nodes = append(p.nodes, n) })
+	for _, n := range p.nodes {
+		if n.Type == "Seq Scan" && n.Relation == "job" {
+			t.Errorf("%s scans the whole table:\n%s", name, text)
+		}
+	}
+	return p
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
+// literal writes a parameter into SQL text.
+func literal(v any) string {
+	switch v := v.(type) {
+	case string:
+		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
+	case []string:
+		quoted := make([]string, len(v))
+		for i := range v {
+			quoted[i] = literal(v[i])
+		}
+		return "array[" + strings.Join(quoted, ",") + "]::text[]"
+	case time.Time:
+		return literal(v.Format(time.RFC3339Nano))
+	case []time.Time:
+		quoted := make([]string, len(v))
+		for i := range v {
+			quoted[i] = literal(v[i])
+		}
+		return "array[" + strings.Join(quoted, ",") + "]::timestamptz[]"
+	case []bool:
+		return literal("{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]") + "}")
+	case []int32, []int64:
+		return "'" + strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(v)) + "'"
+	case []*string:
+		return "array[" + strings.TrimSuffix(strings.Repeat("null,", len(v)), ",") + "]::text[]"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+const (
+	claimTypes = "text[], int[], int, text[], int, text, bigint, bigint, bool, int[], int[], timestamptz[], bigint[], bool[]"
+)
+
+func claimArgs(limit int, marks markArrays, queues ...string) []any {
+	limits := make([]int32, len(queues))
+	for i := range limits {
+		limits[i] = int32(limit)
+	}
+	return []any{
+		queues, limits, limit, []string{"work"}, later.SuspectCrashes, "w", 1, int64(60e6), true,
+		marks.nrs, marks.priorities, marks.runAts, marks.ids, make([]bool, len(queues)),
+	}
+}
+
+func planStore(t *testing.T) (*Store, *pgx.Conn) {
+	t.Helper()
+	url := testdb.Postgres(t)
+	s, err := Open(t.Context(), url, Config{Schema: testdb.Schema(t, url)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, connect(t)
+}
+
+func connect(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), testdb.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func execute(t *testing.T, s *Store, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), s.sql(sql)); err != nil {
+		t.Fatalf("%s: %v", firstLine(sql), err)
+	}
+}
+
+// A claim of 50 jobs writes 50 row versions; everything else it reads is to be
+// about the same whatever is in the table. Measured: 205 to 277.
+const claimBuffers = 400
+
+func TestPlans(t *testing.T) {
+	// The tables are never analysed, but where it says so: a plan must not need it.
+	for _, test := range []struct {
+		name  string
+		load  string
+		marks bool // what is in the way is passed by means of marks
+	}{
+		{"an empty table", "", false},
+		{"200,000 ready jobs", `
+			insert into {schema}.job (kind) select 'work' from generate_series(1, 200000)`, false},
+		{"200,000 future jobs of better priority", `
+			insert into {schema}.job (kind, priority, run_at)
+			select 'work', -5, now() + interval '1 day' from generate_series(1, 200000);
+			insert into {schema}.job (kind) select 'work' from generate_series(1, 1000)`, false},
+		{"200,000 ready jobs, analysed", `
+			insert into {schema}.job (kind) select 'work' from generate_series(1, 200000);
+			analyze {schema}.job`, false},
+		{"a table that was filled", `
+			insert into {schema}.job (kind) select 'work' from generate_series(1, 100000)`, false},
+		{"50,000 running jobs in front", `
+			insert into {schema}.job (kind, lease_until, lease_token, lease_holder, claimed_at)
+			select 'work', now() + interval '1 hour', 1, 'x', now() from generate_series(1, 50000);
+			insert into {schema}.job (kind) select 'work' from generate_series(1, 1000)`, true},
+		{"200,000 jobs of an unknown kind in front", `
+			insert into {schema}.job (kind) select 'other' from generate_series(1, 200000);
+			insert into {schema}.job (kind) select 'work' from generate_series(1, 1000)`, true},
+		{"200,000 jobs of an unknown kind and no other", `
+			insert into {schema}.job (kind) select 'other' from generate_series(1, 200000)`, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, conn := planStore(t)
+			// Plans that are made while the table is empty, and kept: by never
+			// analysed tables, and by one that was vacuumed to nothing.
+			explainAll(t, s, conn, markArrays{})
+			vacuumed := connect(t)
+			for _, sql := range []string{
+				"insert into {schema}.job (kind) select 'work' from generate_series(1, 5000)", "delete from {schema}.job", "vacuum analyze {schema}.job",
+			} {
+				execute(t, s, vacuumed, sql)
+			}
+			explainAll(t, s, vacuumed, markArrays{})
+			execute(t, s, conn, test.load)
+			arrays := markArrays{}
+			if test.marks {
+				arrays = marksAfter(t, s, 3)
+			}
+			explainAll(t, s, conn, arrays)
+			explainAll(t, s, vacuumed, arrays)
+			explainAll(t, s, connect(t), arrays) // planned anew
+		})
+	}
+}
+
+// Finished jobs leave entries in the index that stay as long as any transaction
+// might see them.
+func TestPlansWithHeldSnapshot(t *testing.T) {
+	s, conn := planStore(t)
+	execute(t, s, conn, "insert into {schema}.job (kind) select 'work' from generate_series(1, 60000)")
+	execute(t, s, connect(t), "begin isolation level repeatable read; select count(*) from {schema}.job")
+	for range 50 {
+		jobs, err := s.Claim(t.Context(), claimRequest(1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := make([]later.Settlement, len(jobs))
+		for i, c := range jobs {
+			ends[i] = later.Settlement{Lease: c.Lease, Outcome: later.OutcomeDone}
+		}
+		if refused, err := s.Settle(t.Context(), ends); err != nil || len(refused) > 0 {
+			t.Fatal(refused, err)
+		}
+	}
+	explainAll(t, s, conn, marksAfter(t, s, 3))
+}
+
+// marksAfter claims until the store keeps marks, and returns them.
+func marksAfter(t *testing.T, s *Store, claims int) markArrays {
+	t.Helper()
+	now := time.Now()
+	s.marks.now = func() time.Time { return now } // so that they hold
+	for range claims {
+		if _, err := s.Claim(t.Context(), claimRequest(10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrays, _ := s.marks.before(claimRequest(10))
+	if len(arrays.nrs) == 0 {
+		t.Fatal("no marks are kept, although looking from the head takes long")
+	}
+	return arrays
+}
+
+func claimRequest(limit int) later.ClaimRequest {
+	return later.ClaimRequest{
+		Queues: []later.QueueLimit{{Queue: "default", Limit: limit}}, Limit: limit, Kinds: []string{"work"},
+		Worker: "w", Token: later.NewToken(), Lease: time.Hour,
+	}
+}
+
+// explainAll holds every statement of workers against what it may read.
+func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
+	t.Helper()
+	ids, tokens := make([]int64, 100), make([]int64, 100)
+	texts, delays, errors := make([]string, 100), make([]int64, 100), make([]*string, 100)
+	for i := range ids {
+		ids[i], tokens[i], texts[i] = int64(i+1), 1, "retry"
+	}
+	texts[0], texts[1], texts[2], texts[3] = "done", "dead", "snoozed", "released"
+	// The first hundred run.
+	execute(t, s, connect(t), `
+		update {schema}.job
+		set lease_until = now() + interval '1 hour', lease_token = 1, lease_holder = 'w', claimed_at = now()
+		where id <= 100`)
+	for _, test := range []struct {
+		name, sql, types string
+		buffers          int
+		args             []any
+	}{
+		{"claim", claimJobs, claimTypes, claimBuffers, claimArgs(50, arrays, "default")},
+		{"claim_of_10_queues", claimJobs, claimTypes, claimBuffers, claimArgs(5, arrays, "default", "a", "b", "c", "d", "e", "f", "g", "h", "i")},
+		{"sweep", sweepJobs, "int, int, int, bool, text[], text[], text, bigint, bigint, bool", 30,
+			[]any{50, later.CrashLimit, later.SuspectCrashes, true, []string{"default"}, []string{"work"}, "w", 1, int64(60e6), true}},
+		// A hundred look-ups by the primary key, three or four blocks each, and a
+		// row to be changed for each.
+		{"settle_done", settleDone, "bigint[], bigint[], bool", 1000, []any{ids, tokens, true}},
+		{"settle_mixed", settleJobs, "bigint[], bigint[], text[], bigint[], text[], text[], text[], bool", 2500,
+			[]any{ids, tokens, texts, delays, texts, texts, errors, true}},
+		{"renew", renewLeases, "bigint[], bigint[], bigint", 2000, []any{ids, tokens, int64(60e6)}},
+		{"cancel_requests", cancelRequests, "bigint[], bigint[]", 600, []any{ids, tokens}},
+		{"done_tx", settleOne, "bigint, bigint, bool", 20, []any{1, 1, true}},
+		{"checkpoint", saveCheckpoint, "bigint, bigint, text", 20, []any{1, 1, "{}"}},
+	} {
+		p := explain(t, s, conn, test.name, test.sql, test.types, test.args...)
+		if p.buffers > test.buffers {
+			t.Errorf("%s: got %d buffers, want at most %d: %v", test.name, p.buffers, test.buffers, p.nodes)
+		}
+		t.Logf("%s: %d buffers", test.name, p.buffers)
+	}
+}
