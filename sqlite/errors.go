@@ -17,6 +17,9 @@ import (
 // driver; the driver's error stays in the chain.
 func explain(err error) error {
 	var e *sqlite.Error
+	if errors.Is(err, errHeldHere) {
+		return fmt.Errorf("%w: %w", later.ErrUnavailable, err)
+	}
 	if err == nil || !errors.As(err, &e) {
 		if err != nil && err.Error() == databaseClosed {
 			return fmt.Errorf("%w: %w", later.ErrClosed, err)
@@ -52,7 +55,8 @@ func primary(e *sqlite.Error) int { return e.Code() & 0xff }
 // isBusy reports whether err says that another connection holds a lock.
 func isBusy(err error) bool {
 	var e *sqlite.Error
-	return errors.As(err, &e) && (primary(e) == lib.SQLITE_BUSY || primary(e) == lib.SQLITE_LOCKED)
+	return errors.Is(err, errHeldHere) ||
+		errors.As(err, &e) && (primary(e) == lib.SQLITE_BUSY || primary(e) == lib.SQLITE_LOCKED)
 }
 
 // isFull reports whether err says that there is no space left.

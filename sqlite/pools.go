@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +38,7 @@ type pools struct {
 	write *sql.DB // one connection: the writer's
 	read  *sql.DB
 	app   *sql.DB
+	gate  *gate // between app and write
 	// anchor keeps a database in memory alive, which ends with its last
 	// connection; nil for a file.
 	anchor *sql.Conn
@@ -50,11 +52,12 @@ func openPools(ctx context.Context, path string, busy time.Duration) (*pools, er
 	}
 	write, err1 := open(base, writerWait, "&_pragma=journal_size_limit("+strconv.Itoa(walLimit)+")")
 	read, err2 := open(base, busy, "&_query_only=1")
-	app, err3 := open(base, busy, "&_txlock=immediate")
+	gate := newGate()
+	app, err3 := openGated(base, busy, gate)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	p := &pools{write: write, read: read, app: app}
+	p := &pools{write: write, read: read, app: app, gate: gate}
 	p.write.SetMaxOpenConns(1)
 	p.read.SetMaxOpenConns(readers)
 	p.read.SetMaxIdleConns(readers)
@@ -111,12 +114,25 @@ func fileURI(path string) (uri string, memory bool, err error) {
 }
 
 func open(base string, busy time.Duration, params string) (*sql.DB, error) {
-	connector, err := sqlite.NewConnector(base +
-		"&_busy_timeout=" + strconv.FormatInt(durationMillis(busy), 10) + "&_synchronous=FULL" + params)
+	connector, err := connect(base, busy, params)
 	if err != nil {
 		return nil, err
 	}
 	return sql.OpenDB(connector), nil
+}
+
+// openGated opens the application's connections.
+func openGated(base string, busy time.Duration, gate *gate) (*sql.DB, error) {
+	connector, err := connect(base, busy, "&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(&gatedConnector{Connector: connector, gate: gate, busy: busy}), nil
+}
+
+func connect(base string, busy time.Duration, params string) (driver.Connector, error) {
+	return sqlite.NewConnector(base +
+		"&_busy_timeout=" + strconv.FormatInt(durationMillis(busy), 10) + "&_synchronous=FULL" + params)
 }
 
 // useWAL switches the file to WAL mode, which then is a property of the file.

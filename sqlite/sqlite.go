@@ -106,7 +106,7 @@ func Open(ctx context.Context, path string, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sqlite store %q: %w", path, err)
 	}
-	s := &Store{config: config, pools: pools, writer: startWriter(pools.write, config)}
+	s := &Store{config: config, pools: pools, writer: startWriter(pools, config)}
 	s.Client = later.NewClient(s)
 	if config.NoMigrate {
 		return s, nil

@@ -28,6 +28,8 @@ const (
 // writer is the goroutine through which all writes of a store go.
 type writer struct {
 	db     *sql.DB // one connection
+	gate   *gate
+	inside bool // the gate
 	busy   time.Duration
 	logger *slog.Logger
 
@@ -59,9 +61,9 @@ const (
 	opDropped
 )
 
-func startWriter(db *sql.DB, config Config) *writer {
+func startWriter(pools *pools, config Config) *writer {
 	w := &writer{
-		db: db, busy: config.BusyTimeout, logger: config.Logger,
+		db: pools.write, gate: pools.gate, busy: config.BusyTimeout, logger: config.Logger,
 		ops: make(chan *operation), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go w.loop()
@@ -235,7 +237,22 @@ func (w *writer) tryBegin() error {
 		}
 		w.tx = tx
 	}
-	return w.tx.control("begin immediate")
+	if w.inside = w.gate.tryEnter(writerWait); !w.inside {
+		return errHeldHere
+	}
+	err := w.tx.control("begin immediate")
+	if err != nil {
+		w.leave()
+	}
+	return err
+}
+
+// leave lets others of this process write.
+func (w *writer) leave() {
+	if w.inside {
+		w.inside = false
+		w.gate.leave()
+	}
 }
 
 // fill adds to ops what has queued up, as far as there is room.
@@ -276,6 +293,9 @@ func (w *writer) expire(ops []*operation, err error) []*operation {
 func (w *writer) commit() error {
 	for start := time.Now(); ; {
 		err := w.tx.control("commit")
+		if err == nil {
+			w.leave()
+		}
 		if err == nil || !isBusy(err) || time.Since(start) > w.busy {
 			return err
 		}
@@ -285,6 +305,7 @@ func (w *writer) commit() error {
 // rollback ends a transaction that cannot be committed because of err, if it has
 // not ended already, and parts with a connection that err makes doubtful.
 func (w *writer) rollback(err error) {
+	defer w.leave()
 	if w.tx == nil {
 		return
 	}
