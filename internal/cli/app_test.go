@@ -164,6 +164,17 @@ func TestErrors(t *testing.T) {
 			t.Error("the file was made")
 		}
 	})
+	t.Run("a command that looks does not make tables", func(t *testing.T) {
+		s := newShell(t)
+		if err := os.WriteFile(strings.TrimPrefix(s.url, "sqlite:"), nil, 0o600); err != nil { // an empty database
+			t.Fatal(err)
+		}
+		for range 2 {
+			s.fails(exitSchema, []string{"later migrate up"}, "list")
+		}
+		s.ok("migrate", "up")
+		s.ok("list")
+	})
 	t.Run("are JSON with --json, also when the flags are wrong", func(t *testing.T) {
 		s := newShell(t)
 		s.ok("migrate", "up")
