@@ -170,8 +170,9 @@ func TestEnd(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(later.ErrCancelled)
-		if err := run(ctx, newJob(`{}`)); !errors.Is(err, later.ErrCancelled) {
-			t.Errorf("got %v, want %v", err, later.ErrCancelled)
+		err = run(ctx, newJob(`{}`))
+		if !errors.Is(err, later.ErrCancelled) || !strings.HasPrefix(err.Error(), "command not started") {
+			t.Errorf("got %v, want that it was not started because of %v", err, later.ErrCancelled)
 		}
 		if _, err := os.Stat(out); err == nil {
 			t.Error("the command ran")
