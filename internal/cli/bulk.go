@@ -30,9 +30,9 @@ type bulkInput struct {
 	name   string
 }
 
-func (a *App) openBulk(name string) (*bulkInput, error) {
+func (a *App) openBulk(ctx context.Context, name string) (*bulkInput, error) {
 	if name == "-" {
-		return &bulkInput{Reader: a.In, close: func() {}, name: "standard input"}, nil
+		return &bulkInput{Reader: until(ctx, a.In), close: func() {}, name: "standard input"}, nil
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *App) enqueueBulk(ctx context.Context, f *enqueueFlags, defaults request
 	if f.atomic && f.fromLine > 1 {
 		return usageError("--atomic and --from-line exclude each other: after a failed --atomic nothing was stored")
 	}
-	in, err := a.openBulk(f.bulk)
+	in, err := a.openBulk(ctx, f.bulk)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 
 // confirm asks before something is destroyed. what says what will be lost.
 // Without a terminal nobody can be asked, so --yes must have been given.
-func (a *App) confirm(yes bool, what string) error {
+func (a *App) confirm(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
 	}
@@ -18,7 +19,7 @@ func (a *App) confirm(yes bool, what string) error {
 		return usageError("not done: %s", what).next("add --yes to do it without being asked")
 	}
 	fmt.Fprintf(a.Err, "%s. Type yes to go on: ", terminal.Safe(what))
-	answer, err := bufio.NewReader(a.In).ReadString('\n')
+	answer, err := bufio.NewReader(until(ctx, a.In)).ReadString('\n')
 	if err != nil && answer == "" {
 		return fmt.Errorf("read the answer: %w", err)
 	}

@@ -106,7 +106,7 @@ func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filt
 		fmt.Fprintf(a.Err, "later: %s of these are not dead and stay as they are\n", plural(missing, "job", "jobs"))
 	}
 	if len(ids) > 0 && (work.always || len(filter.IDs) == 0 && len(ids) > 1) {
-		if err := a.confirm(yes, fmt.Sprintf("%s %s", plural(len(ids), "dead job", "dead jobs"), work.warn)); err != nil {
+		if err := a.confirm(ctx, yes, fmt.Sprintf("%s %s", plural(len(ids), "dead job", "dead jobs"), work.warn)); err != nil {
 			return err
 		}
 	}
@@ -119,8 +119,8 @@ func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filt
 		n, err := work.one(ctx, store, filter)
 		if err != nil {
 			p := *classify(err, a.flags.db)
-			p.err = fmt.Errorf("after %s %s: %w", plural(done, "job was", "jobs were"), work.past, err)
-			return &p
+			p.err = err
+			return (&p).next("%s %s before", plural(done, "job was", "jobs were"), work.past)
 		}
 		done += n
 		bar.add(len(filter.IDs))

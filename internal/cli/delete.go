@@ -29,7 +29,7 @@ running job is refused with exit code 4: "later cancel" asks its worker to stop.
 		}
 		return a.looking(func(ctx context.Context, store later.Store, _ []string) error {
 			what := fmt.Sprintf("%s (%s) will be removed for good", plural(len(ids), "job", "jobs"), later.ClipText(strings.Join(args, ", "), 100))
-			if err := a.confirm(yes, what); err != nil {
+			if err := a.confirm(ctx, yes, what); err != nil {
 				return err
 			}
 			return a.each(ctx, ids, func(ctx context.Context, id int64) (string, error) {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/later-queue/later"
-	"github.com/later-queue/later/internal/request"
 	"github.com/later-queue/later/worker"
 )
 
@@ -37,25 +36,7 @@ code 0.
 	return cmd
 }
 
-// budgetOf returns 0 for no limit.
-func (f *workFlags) budgetOf(cmd *cobra.Command) (time.Duration, error) {
-	if !cmd.Flags().Changed("budget") {
-		return defaultBudget, nil
-	}
-	budget, err := request.Duration("--budget", f.budget)
-	if err == nil && budget < 0 {
-		err = usageError("--budget is %v; it must not be negative", budget)
-	}
-	return budget, err
-}
-
-func (f *workFlags) retentionOf(cmd *cobra.Command) (time.Duration, error) {
-	if !cmd.Flags().Changed("log-retention") {
-		return 0, nil
-	}
-	return request.Positive("--log-retention", f.retention)
-}
-
+// drainOnce runs jobs until none is due; a budget of 0 is no limit.
 func (a *App) drainOnce(ctx context.Context, w *worker.Worker, budget time.Duration) error {
 	if budget > 0 {
 		var cancel context.CancelFunc

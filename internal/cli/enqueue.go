@@ -91,7 +91,7 @@ func enqueueCommand(a *App) *cobra.Command {
 
 func (a *App) enqueueOne(ctx context.Context, job request.Job, args []string) error {
 	if len(args) > 0 {
-		payload, err := a.readPayload(args[0])
+		payload, err := a.readPayload(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (a *App) enqueueOne(ctx context.Context, job request.Job, args []string) er
 }
 
 // readPayload reads the payload that an argument stands for.
-func (a *App) readPayload(arg string) (json.RawMessage, error) {
+func (a *App) readPayload(ctx context.Context, arg string) (json.RawMessage, error) {
 	read := func(in io.Reader) (json.RawMessage, error) {
 		// One byte more than allowed, for the check to see.
 		data, err := io.ReadAll(io.LimitReader(in, later.MaxPayloadBytes+1))
@@ -131,7 +131,7 @@ func (a *App) readPayload(arg string) (json.RawMessage, error) {
 	}
 	switch {
 	case arg == "-":
-		return read(a.In)
+		return read(until(ctx, a.In))
 	case len(arg) > 1 && arg[0] == '@': // no JSON begins so
 		file, err := os.Open(arg[1:])
 		if err != nil {

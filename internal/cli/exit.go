@@ -164,6 +164,10 @@ var unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
 // flagError is the error of a flag that is unknown or has a wrong value.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
+	var field *later.FieldError
+	if errors.As(err, &field) {
+		text = field.Error() // which names the flag
+	}
 	if match := unknownFlag.FindStringSubmatch(text); match != nil {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -33,8 +33,8 @@ func (f *handlerFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.httpKeyFile, "http-key-file", "", "`file` with the keys that sign the requests, one a line (whsec_…); else "+httpKeyVariable)
 	flags.BoolVar(&f.allowPrivate, "allow-private", false, "let --http reach loopback, private and link-local addresses")
 	flags.BoolVar(&f.allowRedirects, "allow-redirects", false, "let --http follow redirects (307, 308) on the same host")
-	flags.DurationVar(&f.backoff, "backoff", 0, "`time` before the first retry; each further one comes after 4 times as long, up to 6h, all ±20% (default 10s)")
-	flags.DurationVar(&f.killAfter, "kill-after", command.DefaultKillAfter, "`time` between SIGTERM and SIGKILL for a command that is to stop")
+	addDuration(flags, &f.backoff, "backoff", 0, "time before the first retry; each further one comes after 4 times as long, up to 6h, all ±20% (default 10s)")
+	addDuration(flags, &f.killAfter, "kill-after", command.DefaultKillAfter, "time between SIGTERM and SIGKILL for a command that is to stop")
 }
 
 // handlers makes the handlers; its errors name the flags.

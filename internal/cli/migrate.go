@@ -100,7 +100,7 @@ func (a *App) migrateDownTo(ctx context.Context, store later.Store, m later.Migr
 		if to == 0 {
 			lost = "all tables go, with " + a.countForLoss(ctx, store) + " and the log"
 		}
-		if err := a.confirm(yes, fmt.Sprintf("%s of %s will be undone: %s",
+		if err := a.confirm(ctx, yes, fmt.Sprintf("%s of %s will be undone: %s",
 			plural(going, "migration", "migrations"), open.Redact(a.flags.db), lost)); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -44,6 +45,20 @@ func newSignalError(s os.Signal) *signalError {
 
 func (e *signalError) Error() string { return fmt.Sprintf("ended by the signal %s", e.name) }
 
+// interrupted is the error of a command that a signal has ended, with what the
+// command has to say about it.
+func interrupted(cause *signalError, err error) error {
+	p := &problem{err: cause, code: "interrupted", exit: exitSignal + cause.number}
+	var told *problem
+	if errors.As(err, &told) {
+		p.hint = told.hint
+	}
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, cause) {
+		p.err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return p
+}
+
 // interruptible makes of run what cobra wants: its context ends at the first
 // signal, with a [signalError] as its cause, which is also the command's error
 // then. From then on signals do what they do to a process that does not care, so
@@ -64,7 +79,7 @@ func (a *App) interruptible(run func(ctx context.Context, args []string) error) 
 		}()
 		err := run(ctx, args)
 		if cause, ok := context.Cause(ctx).(*signalError); ok && err != nil {
-			return fmt.Errorf("%w: %w", cause, err)
+			return interrupted(cause, err)
 		}
 		return err
 	}

@@ -59,7 +59,7 @@ fifth of the time.`,
 		})(cmd, args)
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C")
-	cmd.Flags().DurationVar(&interval, "interval", time.Second, "with --watch: the `time` between two looks")
+	addDuration(cmd.Flags(), &interval, "interval", time.Second, "with --watch: the time between two looks")
 	return cmd
 }
 

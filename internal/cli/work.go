@@ -56,10 +56,10 @@ type workFlags struct {
 	drain       time.Duration
 	name        string
 	untilEmpty  bool
-	budget      string
+	budget      time.Duration
 	logJSON     bool
 	logLevel    string
-	retention   string
+	retention   time.Duration
 }
 
 // defaultBudget is less than the minute between two ticks of cron, by what the
@@ -94,14 +94,14 @@ func (f *workFlags) add(a *App, cmd *cobra.Command) {
 	f.handlers.add(cmd)
 	flags.StringArrayVar(&f.queues, "queue", nil, "serve this `queue[=share]`; repeatable; shares divide the slots while all queues have work (default \"default\")")
 	flags.IntVar(&f.concurrency, "concurrency", worker.DefaultConcurrency, "`number` of jobs that run at once")
-	flags.DurationVar(&f.lease, "lease", worker.DefaultLease, "`time` after a crash until another worker takes the job; renewed while the job runs")
-	flags.DurationVar(&f.poll, "poll", worker.DefaultPoll, "`time` between two looks for jobs when there are none")
-	flags.DurationVar(&f.drain, "drain-timeout", worker.DefaultDrainTimeout, "`time` that running jobs have to finish after the first signal")
+	addDuration(flags, &f.lease, "lease", worker.DefaultLease, "time after a crash until another worker takes the job; renewed while the job runs")
+	addDuration(flags, &f.poll, "poll", worker.DefaultPoll, "time between two looks for jobs when there are none")
+	addDuration(flags, &f.drain, "drain-timeout", worker.DefaultDrainTimeout, "time that running jobs have to finish after the first signal")
 	flags.StringVar(&f.name, "name", "", "`name` in leases and lists, to which a random suffix is added (default HOST-PID)")
-	flags.StringVar(&f.budget, "budget", "", "end after this `duration` at the latest, with what then runs given back; 0 is no limit (default 50s)")
+	addDuration(flags, &f.budget, "budget", defaultBudget, "end after this time at the latest, with what then runs given back; 0 is no limit")
 	flags.BoolVar(&f.logJSON, "log-json", false, "log JSON")
 	flags.StringVar(&f.logLevel, "log-level", "info", "`level` of the log: debug (each job), info, warn, error")
-	flags.StringVar(&f.retention, "log-retention", "", "`duration` for which finished attempts stay in the job log (default 7d)")
+	addDuration(flags, &f.retention, "log-retention", 0, "time for which finished attempts stay in the job log (default 7d)")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("queue", a.completeFrom(storedQueues)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -180,14 +180,13 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 	if err != nil {
 		return err
 	}
-	budget, err := f.budgetOf(cmd)
-	if err != nil {
-		return err
+	if f.budget < 0 {
+		return usageError("--budget is %v; it must not be negative", f.budget)
 	}
-	config := openConfig{logger: cfg.Logger}
-	if config.retention, err = f.retentionOf(cmd); err != nil {
-		return err
+	if cmd.Flags().Changed("log-retention") && f.retention <= 0 {
+		return usageError("--log-retention is %v; it must be more than nothing", f.retention)
 	}
+	config := openConfig{logger: cfg.Logger, retention: f.retention}
 	handlers, err := f.handlers.handlers(a, cfg.Logger)
 	if err != nil {
 		return err
@@ -204,7 +203,7 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 		}
 		s.watch(w)
 		if f.untilEmpty {
-			return a.drainOnce(s.ctx, w, budget)
+			return a.drainOnce(s.ctx, w, f.budget)
 		}
 		err = w.Run(s.ctx)
 		return errors.Join(err, a.printSummary(summaryOf(w), "stopped"))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,12 +50,19 @@ func (b *lockedBuffer) String() string {
 // start starts the command; it is killed when the test ends.
 func (s *shell) start(args ...string) *process {
 	s.t.Helper()
+	return s.startWith(func(*exec.Cmd) {}, args...)
+}
+
+// startWith is start with something to prepare.
+func (s *shell) startWith(prepare func(*exec.Cmd), args ...string) *process {
+	s.t.Helper()
 	p := &process{t: s.t, cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), beCommand+"=1", "LATER_DB="+s.url)
 	for name, value := range s.env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	prepare(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -344,6 +352,31 @@ func TestSignals(t *testing.T) {
 			if job := s.find(1); job.State != later.StateReady || job.Attempt != 0 {
 				t.Errorf("got %+v, want a job that waits, without an attempt", job)
 			}
+		}
+	})
+	t.Run("Ctrl-C ends a bulk insert, which says how to go on", func(t *testing.T) {
+		s := newShell(t)
+		s.ok("migrate", "up")
+		var in io.WriteCloser
+		p := s.startWith(func(cmd *exec.Cmd) {
+			var err error
+			if in, err = cmd.StdinPipe(); err != nil {
+				t.Fatal(err)
+			}
+		}, "enqueue", "--bulk", "-")
+		defer in.Close()
+		if _, err := io.WriteString(in, strings.Join(lines(1500), "\n")+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		store := s.store()
+		eventually(t, "the first batch is stored", func() bool { return countJobs(t, store) == 1000 })
+		p.signal(syscall.SIGINT)
+		code := p.wait()
+		if got, want := p.err.String(), "later: ended by the signal interrupt; 1000 jobs were stored, of the lines up to 1000, nothing after; go on with --from-line 1001\n"; code != 130 || got != want {
+			t.Errorf("got exit code %d and %q, want %q", code, got, want)
+		}
+		if got := countJobs(t, store); got != 1000 {
+			t.Errorf("got %d jobs, want 1000", got)
 		}
 	})
 	t.Run("Ctrl-C ends status --watch well", func(t *testing.T) {
