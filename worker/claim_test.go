@@ -26,11 +26,11 @@ func TestClaiming(t *testing.T) {
 				defer now.Add(-1)
 				return obedient(ctx, 5*time.Second)
 			}), worker.Config{Concurrency: 1, Lease: 30 * time.Second})
-			time.Sleep(4 * time.Minute)
+			b.sleep(4 * time.Minute)
 			if most.Load() != 1 {
 				t.Errorf("got %d jobs at once, want 1", most.Load())
 			}
-			time.Sleep(2 * time.Minute)
+			b.sleep(2 * time.Minute)
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
 			}
@@ -54,7 +54,7 @@ func TestClaiming(t *testing.T) {
 				defer now.Add(-1)
 				return obedient(ctx, time.Duration(j.Payload.N%13+1)*100*time.Millisecond)
 			}), worker.Config{Concurrency: 7})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			if got := r.Stats().Outcomes[later.OutcomeDone]; got != 200 {
 				t.Errorf("got %d jobs done, want 200", got)
 			}
@@ -82,7 +82,7 @@ func TestClaiming(t *testing.T) {
 	t.Run("an idle worker asks once in each Poll, with jitter", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			r := b.run(handle(noop), worker.Config{Poll: time.Second})
-			time.Sleep(100 * time.Second)
+			b.sleep(100 * time.Second)
 			claims := b.store.called("claim")
 			if n := len(claims); n < 90 || n > 112 {
 				t.Errorf("got %d claims in 100 s, want about 100", n)
@@ -125,7 +125,7 @@ func TestClaiming(t *testing.T) {
 			}
 			id := b.tasks(1, later.Options{})[0]
 			r := b.run(handle(noop), worker.Config{Poll: time.Minute})
-			time.Sleep(24 * time.Hour)
+			b.sleep(24 * time.Hour)
 			if got := b.find(id).State; got != later.StateEnded {
 				t.Errorf("got the state %s for the known kind, want ended", got)
 			}
@@ -143,13 +143,13 @@ func TestClaiming(t *testing.T) {
 			b.store.failing(later.ErrUnavailable, "claim", "renew", "sweep", "beat", "maintain", "cancel requests")
 			id := b.tasks(1, later.Options{})[0]
 			r := b.run(handle(noop), worker.Config{Poll: time.Second})
-			time.Sleep(10 * time.Minute)
+			b.sleep(10 * time.Minute)
 			if n := len(b.store.called("claim")); n < 90 || n > 220 {
 				t.Errorf("got %d claims in 10 min, want one in about 5 s", n)
 			}
 			b.wantLines(1, "WARN", "op=claim")
 			b.store.failing(nil)
-			time.Sleep(7 * time.Second)
+			b.sleep(7 * time.Second)
 			b.wantOutcomes(id, "done")
 			b.wantLines(1, "INFO store operation works again", "op=claim")
 			r.stopped()
@@ -172,7 +172,7 @@ func TestClaiming(t *testing.T) {
 	t.Run("a closed store ends Run", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			r := b.run(handle(noop), worker.Config{})
-			time.Sleep(time.Second)
+			b.sleep(time.Second)
 			b.store.Close()
 			<-r.done
 			if r.err == nil {
@@ -189,7 +189,7 @@ func TestHandlers(t *testing.T) {
 			bad := b.enqueue(raw("task", `{"n":"x"}`), later.Options{MaxAttempts: 3})
 			good := b.tasks(10, later.Options{})
 			r := b.run(handleEvery(time.Second, noop), worker.Config{Concurrency: 2})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			for _, id := range good {
 				b.wantOutcomes(id, "done")
 			}

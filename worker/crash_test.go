@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,16 +27,16 @@ func TestCrashes(t *testing.T) {
 			}
 			kill := make(chan struct{})
 			var dead []worker.Failure
-			running := 0
+			var running atomic.Int32
 			cfg := worker.Config{
 				Concurrency: 10, Lease: 5 * time.Second, Name: "victim",
 				OnDead: func(_ context.Context, f worker.Failure) { dead = append(dead, f) },
 			}
 			h := handleEvery(time.Second, func(ctx context.Context, j *later.Job[task]) error {
-				running++
-				defer func() { running-- }()
-				if j.Crashes >= later.SuspectCrashes && running > 1 {
-					t.Errorf("got %d jobs beside suspect %d, want it alone", running-1, j.ID)
+				beside := running.Add(1) - 1
+				defer running.Add(-1)
+				if j.Crashes >= later.SuspectCrashes && beside > 0 {
+					t.Errorf("got %d jobs beside suspect %d, want it alone", beside, j.ID)
 				}
 				if j.ID == killer {
 					kill <- struct{}{}
@@ -96,7 +97,7 @@ func TestCrashes(t *testing.T) {
 					t.Error("got OnError for a lost worker, want it for failed attempts only")
 				},
 			})
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			if j := b.find(id); j.State != later.StateDead || j.DeadReason != later.DeadLost || starts != 1 || deaths != 1 {
 				t.Errorf("got %s (%q), %d starts, %d calls of OnDead, want dead, lost, 1, 1", j.State, j.DeadReason, starts, deaths)
 			}
@@ -118,31 +119,64 @@ func TestCrashes(t *testing.T) {
 		})
 	})
 
-	t.Run("suspects run one at a time, also when all slots are busy", func(t *testing.T) {
-		bubble(t, func(b *bed) {
-			ids := b.tasks(3, later.Options{})
-			for range later.SuspectCrashes {
-				if _, err := b.store.Store.Claim(b.Context(), later.ClaimRequest{
-					Queues: []later.QueueLimit{{Queue: "default", Limit: 10}}, Limit: 10, Kinds: []string{"task"},
-					Worker: "killed", Token: later.NewToken(), Lease: time.Second,
-				}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(1100 * time.Millisecond)
+	// Three jobs have become suspects, and all slots are busy for minutes.
+	suspects := func(b *bed, d time.Duration) (ids []int64, most, now *atomic.Int32, h *later.Handlers) {
+		ids = b.tasks(3, later.Options{})
+		for range later.SuspectCrashes {
+			if _, err := b.store.Store.Claim(b.Context(), later.ClaimRequest{
+				Queues: []later.QueueLimit{{Queue: "default", Limit: 10}}, Limit: 10, Kinds: []string{"task"},
+				Worker: "killed", Token: later.NewToken(), Lease: time.Second,
+			}); err != nil {
+				b.Fatal(err)
 			}
-			suspects := 0
-			h := handle(func(ctx context.Context, j *later.Job[task]) error {
-				if j.Crashes > 0 {
-					if suspects++; suspects > 1 {
-						t.Errorf("got %d suspects at once, want 1", suspects)
-					}
-					defer func() { suspects-- }()
+			time.Sleep(1100 * time.Millisecond)
+		}
+		most, now = &atomic.Int32{}, &atomic.Int32{}
+		h = handle(func(ctx context.Context, j *later.Job[task]) error {
+			if j.Crashes > 0 {
+				most.Store(max(most.Load(), now.Add(1)))
+				defer now.Add(-1)
+			}
+			return obedient(ctx, d)
+		})
+		b.tasks(1000, later.Options{})
+		return ids, most, now, h
+	}
+
+	t.Run("suspects run one at a time", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			ids, most, _, h := suspects(b, 3*time.Second)
+			r := b.run(h, worker.Config{Concurrency: 2, Lease: 4 * time.Second}) // a sweep comes each second
+			b.sleep(time.Minute)
+			for _, id := range ids {
+				b.wantOutcomes(id, "lost lost done")
+			}
+			if most.Load() != 1 {
+				t.Errorf("got %d suspects at once, want 1", most.Load())
+			}
+			r.stopped()
+		})
+	})
+
+	t.Run("a suspect gets the next slot that becomes free", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			ids, _, now, h := suspects(b, 500*time.Millisecond)
+			var waitsSince atomic.Pointer[time.Time]
+			b.store.set(func(op string, arg any) error {
+				at := time.Now()
+				since := waitsSince.Load()
+				switch {
+				case op == "sweep" && arg.(later.SweepRequest).Suspect:
+					waitsSince.Store(nil)
+				case op == "sweep" && now.Load() == 0:
+					waitsSince.Store(&at)
+				case op == "claim" && since != nil && at.After(*since):
+					t.Error("got a claim while the sweep waits for the slot, want the sweep first")
 				}
-				return obedient(ctx, 500*time.Millisecond)
-			})
-			b.tasks(1000, later.Options{}) // keeps both slots busy for minutes
-			r := b.run(h, worker.Config{Concurrency: 2, Lease: 4 * time.Second})
-			time.Sleep(30 * time.Second)
+				return nil
+			}, nil)
+			r := b.run(h, worker.Config{Concurrency: 1, Lease: 4 * time.Second})
+			b.sleep(30 * time.Second)
 			for _, id := range ids {
 				b.wantOutcomes(id, "lost lost done")
 			}

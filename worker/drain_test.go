@@ -21,14 +21,14 @@ func TestShutdown(t *testing.T) {
 	t.Run("short jobs finish, long ones are released in time, the rest is not claimed", func(t *testing.T) {
 		// Case 131.
 		bubble(t, func(b *bed) {
-			var causes []error
+			causes := make(chan error, 60)
 			ids := b.tasks(60, later.Options{})
 			r := b.run(handle(func(ctx context.Context, j *later.Job[task]) error {
 				if j.Payload.N < 5 {
 					return obedient(ctx, 5*time.Second)
 				}
 				err := obedient(ctx, 60*time.Second)
-				causes = append(causes, context.Cause(ctx))
+				causes <- context.Cause(ctx)
 				return err
 			}), worker.Config{Concurrency: 10})
 			synctest.Wait()
@@ -50,7 +50,8 @@ func TestShutdown(t *testing.T) {
 					t.Errorf("job %d: got %s with attempt %d, want ready and 0", i, j.State, j.Attempt)
 				}
 			}
-			for _, cause := range causes {
+			close(causes)
+			for cause := range causes {
 				if !errors.Is(cause, later.ErrShutdown) {
 					t.Errorf("got the cause %v, want a shutdown", cause)
 				}
@@ -71,7 +72,7 @@ func TestShutdown(t *testing.T) {
 			synctest.Wait()
 			dead.crash()
 			other := b.beside().run(handle(noop), worker.Config{})
-			time.Sleep(12 * time.Second)
+			b.sleep(12 * time.Second)
 			for _, id := range ids {
 				b.wantOutcomes(id, "lost done")
 			}
@@ -91,7 +92,7 @@ func TestShutdown(t *testing.T) {
 				r := b.run(handle(deaf(release)), worker.Config{})
 				synctest.Wait()
 				if c.down {
-					b.store.hang = func(ctx context.Context, _ string, _ any) error { <-ctx.Done(); return later.ErrUnavailable }
+					b.store.hanging(func(ctx context.Context, _ string, _ any) error { <-ctx.Done(); return later.ErrUnavailable })
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 				defer cancel()
@@ -208,7 +209,7 @@ func TestShutdown(t *testing.T) {
 			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, time.Hour) }), worker.Config{})
 			synctest.Wait()
 			r.cancel()
-			time.Sleep(time.Second)
+			b.sleep(time.Second)
 			begin := time.Now()
 			now, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -230,7 +231,7 @@ func TestShutdown(t *testing.T) {
 			r := b.run(handle(func(context.Context, *later.Job[task]) error { time.Sleep(time.Second); return nil }), worker.Config{})
 			synctest.Wait()
 			b.store.failing(later.ErrUnavailable, "settle")
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			go func() { time.Sleep(10 * time.Second); b.store.failing(nil) }()
 			r.stopped()
 			for _, id := range ids {
@@ -256,7 +257,7 @@ func TestShutdown(t *testing.T) {
 	t.Run("the worker is listed while it runs", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			r := b.run(handle(noop), worker.Config{Version: "v1.2.3", Concurrency: 3})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			list, err := b.store.Workers(b.Context())
 			if err != nil || len(list) != 1 || list[0].Name != r.Name() || list[0].Version != "v1.2.3" || list[0].Slots != 3 ||
 				time.Since(list[0].SeenAt) > 20*time.Second {
@@ -306,6 +307,22 @@ func TestDrain(t *testing.T) {
 			}
 			if j := b.find(later1); j.State != later.StateScheduled {
 				t.Errorf("got %s for a job of the future, want scheduled", j.State)
+			}
+		})
+	})
+
+	t.Run("a chain of jobs runs to its end without waiting for a poll", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			b.tasks(1, later.Options{})
+			begin := time.Now()
+			sum := b.drain(handle(func(_ context.Context, j *later.Job[task]) error {
+				if j.Payload.N < 9 {
+					b.enqueue(task{N: j.Payload.N + 1}, later.Options{})
+				}
+				return nil
+			}), worker.Config{})
+			if took := time.Since(begin); sum.Outcomes[later.OutcomeDone] != 10 || took != 0 {
+				t.Errorf("got %+v after %v, want 10 done at once", sum, took)
 			}
 		})
 	})

@@ -53,6 +53,13 @@ func (f *faulty) set(before, after func(op string, arg any) error) {
 	f.before, f.after = before, after
 }
 
+// hanging calls hang before each operation.
+func (f *faulty) hanging(hang func(ctx context.Context, op string, arg any) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hang = hang
+}
+
 func (f *faulty) called(op string) []storeCall {
 	f.mu.Lock()
 	defer f.mu.Unlock()

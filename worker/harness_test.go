@@ -29,6 +29,12 @@ func bubble(t *testing.T, f func(b *bed)) {
 	})
 }
 
+// sleep lets d pass, and all that happens until then.
+func (b *bed) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // enqueue stores a job and returns its id.
 func (b *bed) enqueue(args later.Args, opts later.Options) int64 {
 	b.Helper()

@@ -27,7 +27,7 @@ func TestLeases(t *testing.T) {
 			})
 			one := b.run(h, worker.Config{Lease: time.Second, Poll: 100 * time.Millisecond})
 			two := b.beside().run(h, worker.Config{Lease: time.Second, Poll: 100 * time.Millisecond})
-			time.Sleep(12 * time.Second)
+			b.sleep(12 * time.Second)
 			if starts.Load() != 1 {
 				t.Errorf("got %d starts, want 1", starts.Load())
 			}
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 			synctest.Wait()
 			b.store.failing(later.ErrUnavailable, everything...)
 			two := b.beside().run(h, worker.Config{Lease: 3 * time.Second})
-			time.Sleep(40 * time.Second)
+			b.sleep(40 * time.Second)
 			if starts.Load() != 2 {
 				t.Errorf("got %d starts, want 2", starts.Load())
 			}
@@ -68,7 +68,7 @@ func TestLeases(t *testing.T) {
 			}
 			b.wantOutcomes(id, "lost done")
 			b.store.failing(nil)
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			b.wantOutcomes(id, "lost done")
 			if s := one.Stats(); s.LostLeases != 1 || s.Refused+s.Unclear != 1 {
 				t.Errorf("got %d lost leases and %d refused results, want 1 and 1", s.LostLeases, s.Refused+s.Unclear)
@@ -89,12 +89,12 @@ func TestLeases(t *testing.T) {
 			}), worker.Config{Lease: 3 * time.Second})
 			synctest.Wait()
 			b.store.failing(later.ErrUnavailable, "renew", "claim", "sweep")
-			time.Sleep(4 * time.Second)
+			b.sleep(4 * time.Second)
 			if j := b.find(id); j.State != later.StateReady || j.Attempt != 0 {
 				t.Errorf("got %s with attempt %d, want ready and 0", j.State, j.Attempt)
 			}
 			b.store.failing(nil)
-			time.Sleep(15 * time.Second)
+			b.sleep(15 * time.Second)
 			b.wantOutcomes(id, "done")
 			r.stopped()
 		})
@@ -113,7 +113,7 @@ func TestLeases(t *testing.T) {
 				cause = context.Cause(ctx)
 				return err
 			}), worker.Config{Lease: 3 * time.Second})
-			time.Sleep(1100 * time.Millisecond)
+			b.sleep(1100 * time.Millisecond)
 			if !errors.Is(cause, later.ErrLeaseLost) {
 				t.Errorf("got the cause %v after a renewal, want a lost lease", cause)
 			}
@@ -132,11 +132,11 @@ func TestLeases(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
 			dead := b.run(handle(deaf(release)), cfg)
-			time.Sleep(5 * time.Second)
+			b.sleep(5 * time.Second)
 			dead.crash()
 			second := b.beside().run(handle(noop), cfg)
 			// The last renewal was at 3⅓ s; the poll finds it within 1.1 s.
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			b.wantOutcomes(id, "lost done")
 			second.stopped()
 		})
@@ -166,18 +166,18 @@ func TestLeases(t *testing.T) {
 			synctest.Wait()
 			b.store.set(frozen, nil)
 			two := b.beside().run(handle(noop), worker.Config{Lease: 10 * time.Second})
-			time.Sleep(60 * time.Second)
+			b.sleep(60 * time.Second)
 			b.wantOutcomes(id, "lost done")
 			two.stopped()
 			b.store.set(nil, nil)
 			close(resumed)
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			if !errors.Is(cause, later.ErrLeaseLost) {
 				t.Errorf("got the cause %v, want a lost lease", cause)
 			}
 			b.wantOutcomes(id, "lost done") // A changed nothing
 			next := b.tasks(1, later.Options{})[0]
-			time.Sleep(2 * time.Second)
+			b.sleep(2 * time.Second)
 			b.wantOutcomes(next, "done") // A works on
 			if one.Stats().Outcomes[later.OutcomeDone] != 1 {
 				t.Errorf("got %d jobs done by A, want 1", one.Stats().Outcomes[later.OutcomeDone])
@@ -202,7 +202,7 @@ func TestLeases(t *testing.T) {
 			}, nil)
 			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, time.Minute) }),
 				worker.Config{Lease: 3 * time.Second})
-			time.Sleep(62 * time.Second)
+			b.sleep(62 * time.Second)
 			b.wantOutcomes(id, "done")
 			if s := r.Stats(); s.LostLeases != 0 {
 				t.Errorf("got %d lost leases, want 0", s.LostLeases)
@@ -217,11 +217,11 @@ func TestLeases(t *testing.T) {
 			id := b.tasks(1, later.Options{})[0]
 			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, 2*time.Minute) }),
 				worker.Config{Lease: 30 * time.Second})
-			time.Sleep(9 * time.Second) // the next renewal is due at 10 s
+			b.sleep(9 * time.Second) // the next renewal is due at 10 s
 			b.store.failing(later.ErrUnavailable, "renew")
-			time.Sleep(18 * time.Second) // the lease ends at 30 s
+			b.sleep(18 * time.Second) // the lease ends at 30 s
 			b.store.failing(nil)
-			time.Sleep(100 * time.Second)
+			b.sleep(100 * time.Second)
 			b.wantOutcomes(id, "done")
 			r.stopped()
 		})
@@ -231,17 +231,17 @@ func TestLeases(t *testing.T) {
 		bubble(t, func(b *bed) {
 			id := b.tasks(1, later.Options{})[0]
 			hung := 0
-			w := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, time.Minute) }),
-				worker.Config{Lease: 30 * time.Second})
-			b.store.hang = func(ctx context.Context, op string, _ any) error {
+			b.store.hanging(func(ctx context.Context, op string, _ any) error {
 				if op == "renew" && hung < 2 {
 					hung++
 					<-ctx.Done()
 					return ctx.Err()
 				}
 				return nil
-			}
-			time.Sleep(61 * time.Second)
+			})
+			w := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, time.Minute) }),
+				worker.Config{Lease: 30 * time.Second})
+			b.sleep(61 * time.Second)
 			b.wantOutcomes(id, "done")
 			if hung != 2 {
 				t.Errorf("got %d renewals that hung, want 2", hung)
@@ -255,10 +255,11 @@ func TestLeases(t *testing.T) {
 			id := b.tasks(1, later.Options{})[0]
 			b.store.failing(later.ErrUnavailable, "settle")
 			one := b.run(handle(noop), worker.Config{Lease: 3 * time.Second})
+			synctest.Wait() // one has it
 			two := b.beside().run(handle(noop), worker.Config{Lease: 3 * time.Second})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			b.store.failing(nil)
-			time.Sleep(6 * time.Second)
+			b.sleep(6 * time.Second)
 			b.wantOutcomes(id, "done")
 			one.stopped()
 			two.stopped()
@@ -282,18 +283,18 @@ func TestCancel(t *testing.T) {
 				}()
 				return handler(ctx)
 			}), worker.Config{Grace: grace})
-			time.Sleep(5 * time.Second)
+			b.sleep(5 * time.Second)
 			if running, err := b.store.Cancel(b.Context(), id); err != nil || !running {
 				t.Fatalf("got running %t and the error %v, want a running job", running, err)
 			}
-			time.Sleep(1200 * time.Millisecond) // a poll
+			b.sleep(1200 * time.Millisecond) // a poll
 			if !errors.Is(cause, later.ErrCancelled) {
 				t.Errorf("got the cause %v, want a cancel", cause)
 			}
-			time.Sleep(grace)
+			b.sleep(grace)
 			b.wantOutcomes(id, want)
 			close(release)
-			time.Sleep(time.Hour)
+			b.sleep(time.Hour)
 			b.wantOutcomes(id, want)
 			r.stopped()
 		})
@@ -314,13 +315,13 @@ func TestCancel(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
 			dead := b.run(handle(deaf(release)), worker.Config{Lease: 10 * time.Second})
-			time.Sleep(time.Second)
+			b.sleep(time.Second)
 			dead.crash()
 			if _, err := b.store.Cancel(b.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 			other := b.beside().run(handle(noop), worker.Config{Lease: 10 * time.Second})
-			time.Sleep(15 * time.Second)
+			b.sleep(15 * time.Second)
 			b.wantOutcomes(id, "lost cancelled")
 			other.stopped()
 		})

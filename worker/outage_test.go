@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,20 +18,23 @@ func TestOutages(t *testing.T) {
 	t.Run("results wait for a database that is away for minutes", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			ids := b.tasks(30, later.Options{})
+			var mu sync.Mutex
 			starts := map[int64]int{}
 			r := b.run(handle(func(ctx context.Context, j *later.Job[task]) error {
+				mu.Lock()
 				starts[j.ID]++
+				mu.Unlock()
 				time.Sleep(time.Duration(j.Payload.N+1) * time.Second)
 				return nil
 			}), worker.Config{Concurrency: 10})
-			time.Sleep(500 * time.Millisecond)
+			b.sleep(500 * time.Millisecond)
 			b.store.failing(later.ErrUnavailable, everything...)
-			time.Sleep(5 * time.Minute)
+			b.sleep(5 * time.Minute)
 			if s := r.Stats(); s.Pending != 10 || s.Running != 0 {
 				t.Errorf("got %d pending and %d running, want 10 and 0: no slot is free", s.Pending, s.Running)
 			}
 			b.store.failing(nil)
-			time.Sleep(2 * time.Minute)
+			b.sleep(2 * time.Minute)
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
 				if starts[id] != 1 {
@@ -46,12 +51,12 @@ func TestOutages(t *testing.T) {
 			one := b.run(handle(func(context.Context, *later.Job[task]) error { time.Sleep(time.Millisecond); return nil }), worker.Config{Lease: 5 * time.Second})
 			synctest.Wait()
 			b.store.failing(later.ErrFull, "settle", "renew", "claim", "sweep") // certainly not stored
-			time.Sleep(time.Second)
+			b.sleep(time.Second)
 			two := b.beside().run(handle(noop), worker.Config{Lease: 5 * time.Second})
-			time.Sleep(20 * time.Second)
+			b.sleep(20 * time.Second)
 			b.wantOutcomes(id, "lost done")
 			b.store.failing(nil)
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			b.wantOutcomes(id, "lost done")
 			b.wantLines(1, "WARN result refused, the lease was lost", "job=1", "worker="+one.Name())
 			if s := one.Stats(); s.Refused != 1 || s.Unclear != 0 || s.Outcomes[later.OutcomeDone] != 0 {
@@ -75,7 +80,7 @@ func TestOutages(t *testing.T) {
 				return nil
 			})
 			r := b.run(handle(noop), worker.Config{})
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			b.wantOutcomes(id, "done")
 			b.wantLines(1, "WARN result refused after a try without an answer", "job=1")
 			if s := r.Stats(); s.Unclear != 1 || s.Refused != 0 || s.Pending != 0 {
@@ -98,7 +103,7 @@ func TestOutages(t *testing.T) {
 				return nil
 			})
 			r := b.run(handle(noop), worker.Config{Lease: 10 * time.Second})
-			time.Sleep(12 * time.Second)
+			b.sleep(12 * time.Second)
 			b.wantOutcomes(id, "lost done")
 			r.stopped()
 		})
@@ -118,7 +123,7 @@ func TestOutages(t *testing.T) {
 				return nil
 			}, nil)
 			r := b.run(handle(func(context.Context, *later.Job[task]) error { starts++; return nil }), worker.Config{})
-			time.Sleep(5 * time.Second)
+			b.sleep(5 * time.Second)
 			b.wantOutcomes(id, "done")
 			tokens := map[int64]bool{}
 			for _, c := range b.store.called("settle") {
@@ -136,14 +141,14 @@ func TestOutages(t *testing.T) {
 		bubble(t, func(b *bed) {
 			ids := b.tasks(100, later.Options{})
 			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { return obedient(ctx, time.Second) }), worker.Config{Lease: 30 * time.Second})
-			time.Sleep(1500 * time.Millisecond)
+			b.sleep(1500 * time.Millisecond)
 			b.store.failing(later.ErrFull, "claim", "settle", "renew", "sweep", "beat", "maintain")
-			time.Sleep(20 * time.Second)
+			b.sleep(20 * time.Second)
 			if n := b.log.count("WARN"); n > 6 {
 				t.Errorf("got %d warnings, want at most one for each operation: %s", n, strings.Join(b.log.lines, "\n"))
 			}
 			b.store.failing(nil)
-			time.Sleep(2 * time.Minute)
+			b.sleep(2 * time.Minute)
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
 			}
@@ -161,12 +166,12 @@ func TestOutages(t *testing.T) {
 			}
 			b.store.failing(later.ErrUnavailable, "settle")
 			r := b.run(handle(noop), worker.Config{Lease: 4 * time.Second})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			if n := r.Stats().Pending; n > 500 {
 				t.Errorf("got %d pending results, want at most a few sweeps' worth", n)
 			}
 			b.store.failing(nil)
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			if got := r.Stats().Outcomes[later.OutcomeExpired]; got != 5000 {
 				t.Errorf("got %d expired, want 5000", got)
 			}
@@ -234,8 +239,9 @@ func TestDoneTx(t *testing.T) {
 	t.Run("a transaction that nobody ends delays no other job", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			stuck := b.tasks(1, later.Options{})[0]
-			locked := true
-			b.store.hang = func(ctx context.Context, op string, arg any) error {
+			var locked atomic.Bool
+			locked.Store(true)
+			b.store.hanging(func(ctx context.Context, op string, arg any) error {
 				if op == "renew" {
 					for _, l := range arg.([]later.Lease) {
 						if l.ID == stuck {
@@ -243,7 +249,7 @@ func TestDoneTx(t *testing.T) {
 						}
 					}
 				}
-				if op == "settle" && locked {
+				if op == "settle" && locked.Load() {
 					for _, s := range arg.([]later.Settlement) {
 						if s.Lease.ID == stuck {
 							<-ctx.Done() // waits for the row's lock
@@ -252,7 +258,7 @@ func TestDoneTx(t *testing.T) {
 					}
 				}
 				return nil
-			}
+			})
 			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error {
 				if j.ID == stuck {
 					j.MarkSettled()
@@ -261,12 +267,12 @@ func TestDoneTx(t *testing.T) {
 			}), worker.Config{RenewEvery: time.Second})
 			synctest.Wait()
 			ids := b.tasks(500, later.Options{})
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
 			}
-			locked = false
-			time.Sleep(10 * time.Second)
+			locked.Store(false)
+			b.sleep(10 * time.Second)
 			if j := b.find(stuck); j.State == later.StateRunning {
 				t.Errorf("got %s, want the job settled", j.State)
 			}

@@ -27,7 +27,7 @@ func TestRetries(t *testing.T) {
 			}
 			ids := b.tasks(len(ends), later.Options{MaxAttempts: 2})
 			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error { return ends[j.Payload.N]() }), worker.Config{})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			for i, id := range ids {
 				j := b.find(id)
 				if j.State != later.StateDead || j.Attempt != 2 || len(j.Errors) != 2 {
@@ -70,7 +70,7 @@ func TestRetries(t *testing.T) {
 					b.wantOutcomes(id, "done")
 				}
 			}
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			if j := b.find(ids[7]); j.State != later.StateDead || len(j.Errors) != 2 {
 				t.Errorf("got %s with %d errors, want dead with 2", j.State, len(j.Errors))
 			}
@@ -88,14 +88,14 @@ func TestRetries(t *testing.T) {
 			}, nil)
 			ids := b.tasks(2, later.Options{})
 			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error { return nil }), worker.Config{Concurrency: 1})
-			time.Sleep(10 * time.Minute)
+			b.sleep(10 * time.Minute)
 			b.wantOutcomes(ids[1], "done") // the other goes on, although there is one slot
 			b.wantLines(1, "ERROR outcome could not be stored")
 			if n := len(b.store.called("settle")); n > 300 {
 				t.Errorf("got %d settles in 10 min, want one in about 5 s", n)
 			}
 			b.store.failing(nil)
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			b.wantOutcomes(ids[0], "done")
 			r.stopped()
 		})
@@ -109,7 +109,7 @@ func TestRetries(t *testing.T) {
 				func(context.Context, *later.Job[task]) error { return errors.New("boom") })
 			b.tasks(1, later.Options{MaxAttempts: 100})
 			r := b.run(h, worker.Config{Poll: 10 * time.Second})
-			time.Sleep(5 * 24 * time.Hour)
+			b.sleep(5 * 24 * time.Hour)
 			var last time.Duration
 			n := 0
 			for _, c := range b.store.called("settle") {
@@ -169,7 +169,7 @@ func TestRetries(t *testing.T) {
 		bubble(t, func(b *bed) {
 			id := b.enqueue(raw("unknown", `{}`), later.Options{ExpiresIn: time.Minute})
 			r := b.run(handle(noop), worker.Config{})
-			time.Sleep(2 * time.Minute)
+			b.sleep(2 * time.Minute)
 			b.wantOutcomes(id, "expired")
 			r.stopped()
 		})
@@ -188,7 +188,7 @@ func TestRetries(t *testing.T) {
 				}
 				return nil
 			}), worker.Config{})
-			time.Sleep(20 * time.Minute)
+			b.sleep(20 * time.Minute)
 			if j := b.find(id); j.State != later.StateEnded || runs != 301 {
 				t.Errorf("got %s after %d runs, want ended after 301", j.State, runs)
 			}
@@ -207,7 +207,7 @@ func TestRetries(t *testing.T) {
 				}
 				return errors.New(fmt.Sprint(n, strings.Repeat("x", 64<<10)))
 			}), worker.Config{Poll: time.Millisecond})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			j := b.find(id)
 			if j.State != later.StateDead || j.Attempt != 10_001 {
 				t.Fatalf("got %s after %d attempts, want dead after 10001", j.State, j.Attempt)
@@ -235,7 +235,7 @@ func TestTimeouts(t *testing.T) {
 				starts++
 				return obedient(ctx, time.Hour)
 			}), worker.Config{})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			j := b.find(id)
 			if starts != 3 || j.State != later.StateDead || j.DeadReason != later.DeadTimeout || len(j.Errors) != 3 {
 				t.Errorf("got %d starts and %s (%q), want 3 and dead, timeout", starts, j.State, j.DeadReason)
@@ -253,9 +253,9 @@ func TestTimeouts(t *testing.T) {
 		// Case 97.
 		bubble(t, func(b *bed) {
 			id := b.tasks(1, later.Options{Timeout: 100 * time.Millisecond})[0]
-			b.store.hang = func(ctx context.Context, op string, _ any) error { return ctx.Err() }
+			b.store.hanging(func(ctx context.Context, op string, _ any) error { return ctx.Err() })
 			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error { <-ctx.Done(); return ctx.Err() }), worker.Config{})
-			time.Sleep(101 * time.Millisecond)
+			b.sleep(101 * time.Millisecond)
 			b.wantOutcomes(id, "retry")
 			r.stopped()
 		})
@@ -274,9 +274,9 @@ func TestTimeouts(t *testing.T) {
 				}
 				return nil
 			}), worker.Config{Concurrency: 2, Grace: 2 * time.Second, Lease: 3 * time.Second})
-			time.Sleep(2900 * time.Millisecond)
+			b.sleep(2900 * time.Millisecond)
 			b.wantOutcomes(id, "")
-			time.Sleep(200 * time.Millisecond)
+			b.sleep(200 * time.Millisecond)
 			b.wantOutcomes(id, "retry")
 			if got := b.find(id).Errors[0].Error; got != "timed out after 1s; still running 2s later" {
 				t.Errorf("got the error %q, want that it timed out and still runs", got)
@@ -286,7 +286,7 @@ func TestTimeouts(t *testing.T) {
 			}
 			renewals := len(b.store.called("renew"))
 			others := b.tasks(10, later.Options{})
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			for _, other := range others {
 				b.wantOutcomes(other, "done") // the other slot works
 			}
@@ -298,7 +298,7 @@ func TestTimeouts(t *testing.T) {
 			if n := len(b.store.called("renew")); n != renewals {
 				t.Errorf("got %d renewals for an abandoned job, want none", n-renewals)
 			}
-			time.Sleep(2 * time.Minute)
+			b.sleep(2 * time.Minute)
 			b.wantOutcomes(id, "retry done")
 			close(release)
 			synctest.Wait()
@@ -334,9 +334,9 @@ func TestTimeouts(t *testing.T) {
 			release := make(chan struct{})
 			hanging := b.tasks(2, later.Options{Timeout: time.Hour})
 			r := b.run(handle(deaf(release)), worker.Config{Concurrency: 2, Lease: 4 * time.Second})
-			time.Sleep(time.Second)
+			b.sleep(time.Second)
 			expiring := b.tasks(300, later.Options{ExpiresIn: 10 * time.Second})
-			time.Sleep(12 * time.Second)
+			b.sleep(12 * time.Second)
 			for _, id := range expiring {
 				b.wantOutcomes(id, "expired")
 			}
@@ -385,7 +385,7 @@ func TestHooks(t *testing.T) {
 			b.tasks(1, later.Options{MaxAttempts: 2})
 			r := b.run(handleEvery(time.Second, func(context.Context, *later.Job[task]) error { return errors.New("boom") }),
 				worker.Config{OnError: note("OnError"), OnDead: note("OnDead")})
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			want := []string{
 				`OnError attempt 1 retry  "boom" errors 1`,
 				`OnError attempt 2 dead failed "boom" errors 2`,
@@ -432,14 +432,14 @@ func TestHooks(t *testing.T) {
 					<-release
 				},
 			})
-			time.Sleep(worker.HookTimeout + time.Second)
+			b.sleep(worker.HookTimeout + time.Second)
 			for _, id := range ids {
 				b.wantOutcomes(id, "dead")
 			}
 			b.wantLines(1, "ERROR hook panicked", "OnDead")
 			b.wantLines(1, "ERROR hook does not return", "OnDead")
 			id := b.enqueue(task{}, later.Options{MaxAttempts: 1})
-			time.Sleep(time.Minute)
+			b.sleep(time.Minute)
 			b.wantOutcomes(id, "dead")
 			r.stopped()
 		})
@@ -463,7 +463,7 @@ func TestHooks(t *testing.T) {
 					mu.Unlock()
 				},
 			})
-			time.Sleep(20 * time.Second)
+			b.sleep(20 * time.Second)
 			if most != 2 {
 				t.Errorf("got %d hooks at once, want 2", most)
 			}
