@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -269,17 +270,28 @@ func claimRequest(limit int) later.ClaimRequest {
 // explainAll holds every statement of workers against what it may read.
 func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
 	t.Helper()
-	ids, tokens := make([]int64, 100), make([]int64, 100)
-	texts, delays, errors := make([]string, 100), make([]int64, 100), make([]*string, 100)
-	for i := range ids {
-		ids[i], tokens[i], texts[i] = int64(i+1), 1, "retry"
-	}
-	texts[0], texts[1], texts[2], texts[3] = "done", "dead", "snoozed", "released"
-	// The first hundred run.
-	execute(t, s, connect(t), `
+	// A hundred run, if there are as many.
+	rows, err := connect(t).Query(t.Context(), s.sql(`
 		update {schema}.job
 		set lease_until = now() + interval '1 hour', lease_token = 1, lease_holder = 'w', claimed_at = now()
-		where id <= 100`)
+		where id = any(array(select id from {schema}.job order by id limit 100))
+		returning id`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(ids) < 100 {
+		ids = append(ids, int64(len(ids)+1))
+	}
+	slices.Sort(ids)
+	tokens, delays, errors := make([]int64, 100), make([]int64, 100), make([]*string, 100)
+	texts := slices.Repeat([]string{"retry", "done", "dead", "snoozed", "released"}, 20)
+	for i := range tokens {
+		tokens[i] = 1
+	}
 	for _, test := range []struct {
 		name, sql, types string
 		buffers          int

@@ -41,8 +41,9 @@ comment on domain {schema}.headers is 'A JSON object whose values are texts';
 --
 -- No index and no index predicate names a column that a claim, a renewal or a
 -- release changes (attempt, claimed_at, lease_*), so those updates are HOT: they
--- write no index entry. The fillfactor leaves room on each page for one more
--- version of each of its rows, which a claim makes longer by the lease.
+-- write no index entry. The fillfactor leaves room on each page for two versions of
+-- each of its rows with a lease, which makes a row longer by some 60 bytes: with a
+-- payload of 110 bytes, 45 left 2% of the renewals without room, 35 none.
 create table {schema}.job (
   id           bigint generated always as identity primary key,
   run_at       timestamptz not null default now(),
@@ -85,7 +86,7 @@ create table {schema}.job (
     and (claimed_at is null or lease_until is not null)
     and isfinite(lease_until) and isfinite(claimed_at))
 ) with (
-  fillfactor = 45,
+  fillfactor = 35,
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_threshold = 500,
   autovacuum_analyze_scale_factor = 0.1,
