@@ -116,8 +116,20 @@ func testCrash(t *testing.T, open Open) {
 		}
 	})
 
-	// counted. Case 88: a job with one attempt that only failed, or was put off,
-	// before it was lost had its one start as well.
+	// Case 88: nor does giving it back make it a job that may start.
+	t.Run("a job with one attempt stays doomed when it is given back", func(t *testing.T) {
+		w := newWorld(t, open)
+		w.enqueue(later.Options{MaxAttempts: 1})
+		w.lose()
+		for range 3 {
+			c := w.claimOne()
+			equal(t, "doom", c.Doom, later.DoomLost)
+			equal(t, "crashes", c.Crashes, 1)
+			w.settle(end(c, later.OutcomeReleased))
+		}
+	})
+
+	// counted: a start that was given back is not the one start.
 	t.Run("a job with one attempt that was released runs", func(t *testing.T) {
 		w := newWorld(t, open)
 		w.enqueue(later.Options{MaxAttempts: 1})

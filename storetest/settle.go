@@ -77,6 +77,7 @@ func testSettle(t *testing.T, open Open) {
 		w := newWorld(t, open)
 		id := w.enqueue(later.Options{})
 		before := w.find(id)
+		w.pass(id, before.RunAt.Add(10*clockStep)) // so that a new run_at would show
 		w.settle(end(w.claimOne(), later.OutcomeReleased))
 		info := w.state(id, later.StateReady)
 		sameRecord(t, "record", info.Record, before.Record)

@@ -35,7 +35,7 @@ func testWorkers(t *testing.T, open Open) {
 		w.eventually("a beat is seen later than the first", func() bool {
 			w.beat(later.WorkerInfo{Name: "a", Running: 7, Kinds: []string{"new"}})
 			last = w.workers()[0]
-			return last.SeenAt.After(first.SeenAt)
+			return last.SeenAt.After(first.SeenAt.Add(10 * clockStep))
 		})
 		sameWorker(t, last, later.WorkerInfo{Name: "a", Running: 7, Kinds: []string{"new"}})
 		equalTimes(t, "started at", last.StartedAt, first.StartedAt)

@@ -294,7 +294,14 @@ func (w *world) pass(id int64, at time.Time) {
 
 func (w *world) eventually(what string, done func() bool) {
 	w.t.Helper()
-	deadline := time.NewTimer(patience)
+	if !within(patience, done) {
+		w.t.Fatalf("gave up waiting until %s", what)
+	}
+}
+
+// within asks again and again, for at most d, and reports whether done was true.
+func within(d time.Duration, done func() bool) bool {
+	deadline := time.NewTimer(d)
 	defer deadline.Stop()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -302,9 +309,10 @@ func (w *world) eventually(what string, done func() bool) {
 		select {
 		case <-ticker.C:
 		case <-deadline.C:
-			w.t.Fatalf("gave up waiting until %s", what)
+			return false
 		}
 	}
+	return true
 }
 
 func (w *world) find(id int64) *later.JobInfo {
