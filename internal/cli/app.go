@@ -99,8 +99,10 @@ A first job, with nothing installed:
   later status
 
 The database is named by --db or LATER_DB: sqlite:later.db (the default, a file
-in the current directory) or postgres://user@host/name. Every command is safe
-beside running workers; those that destroy something ask first.
+in the current directory) or postgres://user@host/name. A password is safer in
+LATER_DB, PGPASSWORD or ~/.pgpass than in --db, which every user of the machine can
+see. Every command is safe beside running workers; those that destroy something ask
+first.
 
 Output is for people. With --json it is one JSON object for programs: field names
 stay, ids are strings (they go up to 2^63), times are RFC 3339 in UTC, durations

@@ -20,7 +20,7 @@ cancelled. What a handler did before is not undone.
 A cancelled job is gone; the log keeps that it was cancelled. A dead job cannot be
 cancelled: delete it instead.`,
 		Example: `  later cancel 42
-  later list --kind report --json | jq -r '.jobs[].id' | xargs later cancel`,
+  later list --kind report --limit 1000 --json | jq -r '.jobs[].id' | xargs later cancel`,
 	}, func(ctx context.Context, store later.Store, id int64) (string, error) {
 		running, err := store.Cancel(ctx, id)
 		if running {

@@ -41,14 +41,14 @@ func (a *App) watch(ctx context.Context, interval time.Duration, look func(ctx c
 	if !terminal.Is(a.Out) || a.flags.json {
 		return a.watchPlain(ctx, interval, latest, began, look)
 	}
+	events, stop := terminal.Events() // before the first picture, which has a size
+	defer stop()
 	w := &watcher{app: a, screen: terminal.NewScreen(a.Out), latest: latest, interval: interval}
 	w.screen.Enter()
 	defer w.screen.Leave()
 	if err := w.draw(); err != nil {
 		return err
 	}
-	events, stop := terminal.Events()
-	defer stop()
 	timer := time.NewTimer(pauseAfter(interval, time.Since(began)))
 	defer timer.Stop()
 	for {
