@@ -57,7 +57,8 @@ type Worker interface {
 
 	// Renew moves the end of each lease to d from now. It reports the leases
 	// that are lost, and those whose jobs an operator wants cancelled. A lease
-	// that has ended but that nobody else has taken is renewed.
+	// that has ended but that nobody else has taken is renewed. One whose row is
+	// locked is passed over.
 	Renew(ctx context.Context, leases []Lease, d time.Duration) (Renewed, error)
 
 	// CancelRequests returns those of leases whose jobs an operator wants
@@ -124,10 +125,18 @@ type SweepRequest struct {
 	Lease   time.Duration
 }
 
-// Renewed is the result of a renewal.
+// Renewed is the result of a renewal. A lease that is neither in Lost nor in
+// Passed was renewed.
 type Renewed struct {
-	Lost      []Lease
-	Cancelled []Lease // renewed nevertheless
+	Lost []Lease
+	// Passed are leases that were not renewed although they are not known to be
+	// lost: somebody has locked the job's row, and waiting for that would let
+	// the other leases end. They end when they would have ended without this
+	// renewal.
+	Passed []Lease
+	// Cancelled are leases whose jobs an operator wants cancelled, whether they
+	// were renewed or passed.
+	Cancelled []Lease
 }
 
 // Settlement ends one attempt.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/later-queue/later"
@@ -43,14 +44,14 @@ func (s *recordingStore) Renew(ctx context.Context, leases []later.Lease, d time
 	if err != nil {
 		return renewed, err
 	}
-	lost := map[later.Lease]bool{}
-	for _, lease := range renewed.Lost {
-		lost[lease] = true
+	not := map[later.Lease]bool{}
+	for _, lease := range slices.Concat(renewed.Lost, renewed.Passed) {
+		not[lease] = true
 	}
 	reply := now()
 	var events []event
 	for _, lease := range leases {
-		if !lost[lease] {
+		if !not[lease] {
 			events = append(events, leaseEvent(evRenew, sent, reply, lease, ""))
 		}
 	}

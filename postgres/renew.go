@@ -14,9 +14,10 @@ import (
 	"github.com/later-queue/later"
 )
 
-// renewLeases passes over a row that somebody has locked, and does not call it
-// lost: most likely its handler is settling it in a transaction of its own
-// (DoneTx), and waiting for that would let the other leases end.
+// renewLeases passes over a row that somebody has locked, and calls it neither
+// renewed nor lost: most likely its handler is settling it in a transaction of its
+// own (DoneTx), and waiting for that would let the other leases end. The same goes
+// for one that changed hands after the statement began; the next renewal sees it.
 const renewLeases = `
 with held as materialized (
   select j.id
@@ -29,17 +30,17 @@ renewed as (
   set lease_until = now() + $3::bigint * interval '1 microsecond'
   where j.id = any(array(select id from held))
 )
-select j.id, j.lease_token, j.cancel_at is not null
+select j.id, j.lease_token, j.cancel_at is not null, j.id = any(array(select id from held))
 from {schema}.job j
 where ` + heldBy
 
 // Renew implements [later.Worker].
 func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (later.Renewed, error) {
 	type row struct {
-		ID, Token int64
-		Cancelled bool
+		ID, Token          int64
+		Cancelled, Renewed bool
 	}
-	cancelled := make(map[later.Lease]bool, len(leases))
+	found := make(map[later.Lease]row, len(leases))
 	for ids, tokens := range distinctJobs(leases) {
 		rows, err := query(ctx, s, statement{
 			name: fmt.Sprintf("renew %d leases", len(ids)), sql: renewLeases, args: []any{ids, tokens, micros(d)},
@@ -48,16 +49,20 @@ func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration
 			return later.Renewed{}, err
 		}
 		for _, r := range rows {
-			cancelled[later.Lease{ID: r.ID, Token: r.Token}] = r.Cancelled
+			found[later.Lease{ID: r.ID, Token: r.Token}] = r
 		}
 	}
 	var renewed later.Renewed
 	for _, l := range leases {
-		wanted, held := cancelled[l]
-		switch {
-		case !held:
+		r, held := found[l]
+		if !held {
 			renewed.Lost = append(renewed.Lost, l)
-		case wanted:
+			continue
+		}
+		if !r.Renewed {
+			renewed.Passed = append(renewed.Passed, l)
+		}
+		if r.Cancelled {
 			renewed.Cancelled = append(renewed.Cancelled, l)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // renewLoop keeps the leases alive: one statement for all of them each
-// RenewEvery, and after one that failed much sooner, so that several tries fit
-// into a lease.
+// RenewEvery, and after one that failed or passed some over much sooner, so that
+// several tries fit into a lease.
 func (r *run) renewLoop() {
 	wait := r.cfg.RenewEvery
 	for pause(r.ops, wait) {
@@ -37,22 +37,25 @@ func (r *run) renew() bool {
 		return false
 	}
 	r.outages.works("renew")
-	lost := make(map[later.Lease]bool, len(renewed.Lost))
+	not := make(map[later.Lease]bool, len(renewed.Lost)+len(renewed.Passed))
+	for _, lease := range renewed.Passed {
+		not[lease] = true
+	}
 	for _, lease := range renewed.Lost {
-		lost[lease] = true
+		not[lease] = true
 		if a := r.attempt(lease); a != nil {
 			r.loseLease(a, "lease lost")
 		}
 	}
 	r.mu.Lock()
 	for _, lease := range leases {
-		if a := r.attempts[lease]; a != nil && a.stage == active && !lost[lease] && !a.lost {
+		if a := r.attempts[lease]; a != nil && a.stage == active && !not[lease] && !a.lost {
 			a.leaseTimer.Reset(time.Until(leaseEnds))
 		}
 	}
 	r.mu.Unlock()
 	r.cancelJobs(renewed.Cancelled)
-	return true
+	return len(renewed.Passed) == 0
 }
 
 // renewBound is the longest that a renewal may take: with RenewEvery/5 between
