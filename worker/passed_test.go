@@ -29,25 +29,25 @@ func TestLeasePassedOver(t *testing.T) {
 				if ended.IsZero() {
 					ended = time.Now()
 					if !errors.Is(context.Cause(ctx), later.ErrLeaseLost) {
-						t.Errorf("got the cause %v, want a lost lease", context.Cause(ctx))
+						b.Errorf("got the cause %v, want a lost lease", context.Cause(ctx))
 					}
 				}
 				return err
 			})
 			w, err := worker.New(passing{b.store}, h, worker.Config{Lease: 3 * time.Second, Logger: slog.New(b.log)})
 			if err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
-			ctx, stop := context.WithCancel(t.Context())
+			ctx, stop := context.WithCancel(b.Context())
 			done := make(chan error)
 			go func() { done <- w.Run(ctx) }()
 			b.sleep(4 * time.Second)
 			stop()
 			if err := <-done; err != nil {
-				t.Error(err)
+				b.Error(err)
 			}
 			if got := ended.Sub(began).Round(time.Second); got != 3*time.Second {
-				t.Errorf("the handler was told after %v, want 3s", got)
+				b.Errorf("the handler was told after %v, want 3s", got)
 			}
 		})
 	})
