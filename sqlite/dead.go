@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/later-queue/later"
 )
@@ -24,17 +25,22 @@ delete from later_dead_job
 where id = ?
 returning id, attempt, queue, kind, tenant`
 
+	// Parameters: those of deadFilter, limit, and the id to go on behind.
 	selectDeadIDs = `
 select id
 from later_dead_job
 where ` + deadFilter + `
+  and id > ?9
 order by id
 limit ?8`
 )
 
-// revive brings a dead job back, or returns ErrNotFound.
+// revive brings a dead job back, or returns ErrNotFound; or ErrInvalid for a row
+// that was changed by hand into what the job table refuses.
 func revive(tx transaction, id, now int64) error {
-	if _, err := tx.exec(insertRevived, now, id); err != nil {
+	if _, err := tx.exec(insertRevived, now, id); isConstraint(err) {
+		return fmt.Errorf("%w: %w", later.ErrInvalid, err)
+	} else if err != nil {
 		return err
 	}
 	_, err := removeDead(tx, id)
@@ -58,7 +64,8 @@ func removeDead(tx transaction, id int64) (l logRow, err error) {
 	return l, err
 }
 
-// RetryDead implements [later.Operator].
+// RetryDead implements [later.Operator]. Dead jobs that were changed by hand into
+// what the job table refuses are left where they are, and logged.
 func (s *Store) RetryDead(ctx context.Context, f later.Filter) (int, error) {
 	return s.eachDead(ctx, "retry", f, revive)
 }
@@ -69,27 +76,41 @@ func (s *Store) DropDead(ctx context.Context, f later.Filter) (int, error) {
 }
 
 func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act func(tx transaction, id, now int64) error) (int, error) {
-	count := 0
+	var done int
+	var odd map[int64]error
 	err := s.writer.do(ctx, limitOf(f), func(tx *writeTx) error {
-		count = 0
+		done, odd = 0, map[int64]error{}
 		now, err := now(tx)
 		if err != nil {
 			return err
 		}
-		ids, err := readIDs(tx, selectDeadIDs, append(deadArgs(f), limitOf(f))...)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := act(tx, id, now); err != nil {
-				return fmt.Errorf("job %d: %w", id, err)
+		for last, more := int64(math.MinInt64), true; more && done < limitOf(f); {
+			limit := limitOf(f) - done
+			ids, err := readIDs(tx, selectDeadIDs, append(deadArgs(f), limit, last)...)
+			if err != nil {
+				return err
 			}
+			for _, id := range ids {
+				err := act(tx, id, now)
+				switch {
+				case errors.Is(err, later.ErrInvalid):
+					odd[id] = err // the statement was undone, and no more than that
+				case err != nil:
+					return fmt.Errorf("job %d: %w", id, err)
+				default:
+					done++
+				}
+				last = id
+			}
+			more = len(ids) == limit
 		}
-		count = len(ids)
 		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("%s dead jobs: %w", verb, err)
 	}
-	return count, nil
+	for id, err := range odd {
+		s.config.Logger.Warn("dead job does not fit the job table", "job", id, "err", err)
+	}
+	return done, nil
 }

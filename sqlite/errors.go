@@ -66,6 +66,12 @@ func isFull(err error) bool {
 		(primary(e) == lib.SQLITE_FULL || e.Code() == lib.SQLITE_IOERR_SHMSIZE) // the memory beside the WAL is a file too
 }
 
+// isConstraint reports whether a constraint of the table refused a row.
+func isConstraint(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && primary(e) == lib.SQLITE_CONSTRAINT
+}
+
 // breaksConnection reports whether the connection should not be used again
 // after err: the file may have been replaced, or its disk may have come back.
 func breaksConnection(err error) bool {

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"database/sql"
 	"net/url"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -114,8 +115,8 @@ func TestOpen(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a b%41?x=1#y.db")
 		s := openStore(t, path, sqlite.Config{})
 		enqueue(t, s, later.Options{})
-		if _, err := filepath.Glob(path); err != nil {
-			t.Fatal(err)
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
 		}
 		again := openStore(t, path, sqlite.Config{})
 		if got := len(claim(t, again, 9)); got != 1 {
@@ -139,6 +140,33 @@ func TestOpen(t *testing.T) {
 		writeFile(t, path, "this is a text, and long enough to be taken for a database header of SQLite, which has 100 bytes")
 		_, err := sqlite.Open(t.Context(), path, sqlite.Config{})
 		wantErrorText(t, err, "damaged or no database")
+	})
+	t.Run("waits while another program has the whole file, as long as BusyTimeout", func(t *testing.T) {
+		path := tempFile(t)
+		db := plain(t, path)
+		db.SetMaxOpenConns(1)
+		mustExec(t, db, `create table a (b)`) // the file is not in WAL mode yet
+		mustExec(t, db, `begin exclusive`)
+		_, err := sqlite.Open(t.Context(), path, sqlite.Config{BusyTimeout: 30 * time.Millisecond})
+		wantError(t, err, later.ErrUnavailable)
+
+		opened := make(chan error)
+		go func() {
+			s, err := sqlite.Open(t.Context(), path, sqlite.Config{})
+			if err == nil {
+				err = s.Close()
+			}
+			opened <- err
+		}()
+		select {
+		case err := <-opened:
+			t.Fatalf("Open returned %v while the file was locked", err)
+		case <-time.After(100 * time.Millisecond): // several times what SQLite waits by itself
+		}
+		mustExec(t, db, `rollback`)
+		if err := <-opened; err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("refuses values out of range", func(t *testing.T) {
 		_, err := sqlite.Open(t.Context(), ":memory:", sqlite.Config{LogRetention: -1})

@@ -54,3 +54,16 @@ func TestTxContract(t *testing.T) {
 		})
 	})
 }
+
+// The part of the contract that is about rows that people write by hand.
+func TestByHandContract(t *testing.T) {
+	storetest.RunByHand(t, func(t *testing.T) (later.Store, storetest.Hand) {
+		path := tempFile(t)
+		s := openStore(t, path, sqlite.Config{})
+		db := plain(t, path, "busy_timeout(10000)")
+		return s, storetest.Hand{Job: "later_job", DeadJob: "later_dead_job", Exec: func(ctx context.Context, statement string) error {
+			_, err := db.ExecContext(ctx, statement)
+			return err
+		}}
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -308,98 +307,4 @@ func TestWriter(t *testing.T) {
 			t.Errorf("%d jobs, want 1", got)
 		}
 	})
-}
-
-// Case 155: a full disk, as SQLite's limit of pages has it.
-func TestFull(t *testing.T) {
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "later.db"), Config{LogRetention: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx := t.Context()
-	big := job()
-	big[0].Payload = []byte(fmt.Sprintf("%q", strings.Repeat("x", 20_000)))
-
-	// A job that runs, and some history.
-	first, err := s.Insert(ctx, job())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		if _, err := s.Insert(ctx, job()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	claimed, err := s.Claim(ctx, later.ClaimRequest{
-		Queues: []later.QueueLimit{{Queue: "default", Limit: 2}}, Limit: 2, Kinds: []string{"work"},
-		Worker: "worker-1", Token: later.NewToken(), Lease: time.Hour,
-	})
-	if err != nil || len(claimed) != 2 || claimed[0].ID != first[0].ID {
-		t.Fatalf("claimed %v, %v", claimed, err)
-	}
-	done := func(c *later.Claimed) later.Settlement {
-		return later.Settlement{Lease: c.Lease, Outcome: later.OutcomeDone}
-	}
-	if _, err := s.Settle(ctx, []later.Settlement{done(claimed[0])}); err != nil {
-		t.Fatal(err)
-	}
-	limit := func(pages int) {
-		t.Helper()
-		err := s.writer.do(ctx, 1, func(tx *writeTx) error {
-			return tx.script(fmt.Sprintf("pragma max_page_count = %d", pages))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	limit(count(t, s, "pragma page_count") + 2)
-
-	if _, err := s.Insert(ctx, big); !errors.Is(err, later.ErrFull) {
-		t.Errorf("Insert into a full database: %v, want ErrFull", err)
-	}
-	if _, err := s.Settle(ctx, []later.Settlement{done(claimed[1])}); err != nil {
-		t.Errorf("settling while the database is full: %v", err)
-	}
-	if err := s.Maintain(ctx); err != nil {
-		t.Errorf("Maintain while the database is full: %v", err)
-	}
-	if got := count(t, s, "select count(*) from later_job_log"); got != 0 {
-		t.Errorf("%d log rows after Maintain, want 0", got)
-	}
-
-	// In one transaction with what does not fit, others get through.
-	unlock := lock(t, s.path(t))
-	taken := s.writer.taken.Load()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if _, err := s.Insert(ctx, big); !errors.Is(err, later.ErrFull) {
-			t.Errorf("Insert into a full database: %v, want ErrFull", err)
-		}
-	})
-	wg.Go(func() {
-		if err := s.Delete(ctx, first[0].ID+2); err != nil {
-			t.Errorf("Delete beside an Insert that does not fit: %v", err)
-		}
-	})
-	until(t, "both have queued up", func() bool { return s.writer.taken.Load() == taken+2 })
-	unlock()
-	wg.Wait()
-
-	limit(1 << 30)
-	if _, err := s.Insert(ctx, big); err != nil {
-		t.Errorf("Insert after there is space again: %v", err)
-	}
-	if got := count(t, s, "select count(*) from later_job where length(payload) > 10000"); got != 1 {
-		t.Errorf("%d big jobs, want 1", got)
-	}
-}
-
-// path is the file's.
-func (s *Store) path(t *testing.T) (path string) {
-	t.Helper()
-	if err := s.DB().QueryRow("select file from pragma_database_list where name = 'main'").Scan(&path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
