@@ -14,9 +14,6 @@ import (
 	"github.com/later-queue/later/sqlite"
 )
 
-// patience bounds how long a test waits for what must happen.
-const patience = 30 * time.Second
-
 // openStore returns a store that is closed when the test ends.
 func openStore(t *testing.T, path string, config sqlite.Config) *sqlite.Store {
 	t.Helper()
