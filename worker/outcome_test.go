@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 			end: func(context.Context) error { panic("kaboom") }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			text: []string{"panic: kaboom", "worker.TestDecide.func", "outcome_test.go:"}},
 		{name: "a runtime error is one too",
-			end: func(context.Context) error { var m map[string]int; m["a"] = 1; return nil }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
+			end: func(context.Context) error { map[string]int(nil)["a"]++; return nil }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			text: []string{"panic: assignment to entry in nil map", "outcome_test.go:"}},
 		{name: "panic(nil) is one too",
 			end: func(context.Context) error { panic(nil) }, outcome: later.OutcomeRetry, delay: 10 * time.Second, text: []string{"panic: ", "nil"}},
