@@ -44,7 +44,9 @@ type Worker interface {
 	// Within a queue, jobs come in the order of priority, run_at, id; the
 	// queues in the order given, each at most its Limit, all together at most
 	// Limit. Two claims never return the same job while a lease holds, and
-	// never wait for each other's rows.
+	// never wait for each other's rows. What comes in behind jobs that claims
+	// have passed already (given back, lost, committed late) may be found a
+	// little later than by the next claim.
 	Claim(ctx context.Context, req ClaimRequest) ([]*Claimed, error)
 
 	// Sweep leases jobs that a claim does not take: at most Limit that are to

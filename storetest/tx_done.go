@@ -149,6 +149,32 @@ func testDoneTx[TX any](t *testing.T, start func(t *testing.T) *txWorld[TX]) {
 		equal(t, "the current one is marked", current.SettledInTx(), true)
 	})
 
+	// alone: a worker must not believe in a lease that was not renewed. A store
+	// that makes writers wait answers nothing until they are through.
+	t.Run("a renewal beside an open DoneTx does not say that it renewed that lease", func(t *testing.T) {
+		w := start(t)
+		w.enqueueMany(2, raw(`{}`), later.Options{})
+		jobs := w.claim(2)
+		tx := w.begin()
+		if err := w.tx.Done(w.ctx, tx, jobs[0]); err != nil {
+			t.Fatalf("DoneTx: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+		defer cancel()
+		renewed, err := w.store.Renew(ctx, []later.Lease{jobs[0].Lease, jobs[1].Lease}, 2*long)
+		switch {
+		case err == nil:
+			equalSlices(t, "leases passed over", renewed.Passed, []later.Lease{jobs[0].Lease})
+			equal(t, "leases lost", len(renewed.Lost), 0)
+			info := w.find(jobs[1].ID)
+			between(t, "lease of the other until", info.LeaseUntil, info.ClaimedAt.Add(2*long), info.Now.Add(2*long))
+		case !later.IsTransient(err) && !errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("Renew: %v", err)
+		}
+		w.commit(tx)
+		equalSlices(t, "leases lost after the commit", w.renew(long, jobs[0].Lease, jobs[1].Lease).Lost, []later.Lease{jobs[0].Lease})
+	})
+
 	// kept: what the runtime settles after a DoneTx that was committed is
 	// refused, so that it need not know whether it was.
 	t.Run("a settle after the commit is refused and changes nothing", func(t *testing.T) {
