@@ -33,6 +33,7 @@ const (
 
 // openConfig is what a worker's store needs beside the global flags.
 type openConfig struct {
+	works     bool         // it claims jobs, and runs many statements
 	logger    *slog.Logger // nil: warnings only
 	retention time.Duration
 }
@@ -49,7 +50,7 @@ func (a *App) withStoreConfig(ctx context.Context, how opening, config openConfi
 	}
 	store, err := a.Open(ctx, a.flags.db, open.Config{
 		Schema: a.flags.schema, MustExist: how == existing || how == existingAsIs, NoMigrate: how != creating,
-		Logger: config.logger, LogRetention: config.retention,
+		Brief: !config.works, Logger: config.logger, LogRetention: config.retention,
 	})
 	if err != nil {
 		return err

@@ -186,7 +186,7 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 	if cmd.Flags().Changed("log-retention") && f.retention <= 0 {
 		return usageError("--log-retention is %v; it must be more than nothing", f.retention)
 	}
-	config := openConfig{logger: cfg.Logger, retention: f.retention}
+	config := openConfig{works: true, logger: cfg.Logger, retention: f.retention}
 	handlers, err := f.handlers.handlers(a, cfg.Logger)
 	if err != nil {
 		return err

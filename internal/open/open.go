@@ -30,6 +30,10 @@ type Config struct {
 	// MustExist refuses an SQLite file that does not exist yet, with an error
 	// that matches [ErrNoFile], instead of creating it.
 	MustExist bool
+	// Brief is for those who run a few statements and close the store. On
+	// Postgres they are not prepared then, which works behind PgBouncer in
+	// transaction mode too, where prepared statements get lost.
+	Brief bool
 	// LogRetention, NoLog and Logger are those of the stores.
 	LogRetention time.Duration
 	NoLog        bool

@@ -42,6 +42,24 @@ func TestStore(t *testing.T) {
 			}
 		}
 	})
+	t.Run("works behind PgBouncer in transaction mode, for those who are brief", func(t *testing.T) {
+		url := testdb.PgBouncer(t)
+		schema := testdb.Schema(t, url)
+		for range 20 { // on whatever connections PgBouncer has
+			store, err := StoreWith(ctx, url, Config{Schema: schema, Brief: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Migrate(ctx); err != nil {
+				t.Fatal(err)
+			}
+			_, err1 := store.Status(ctx)
+			_, err2 := store.List(ctx, later.Filter{})
+			if err := errors.Join(err1, err2, store.CheckSchema(ctx), store.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 	t.Run("does not make a file that must exist", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "none.db")
 		if _, err := StoreWith(ctx, "sqlite:"+path, Config{MustExist: true}); !errors.Is(err, ErrNoFile) {
@@ -157,5 +175,18 @@ func TestMigrationSQL(t *testing.T) {
 	}
 	if _, err := os.Stat("never-made.db"); err == nil {
 		t.Error("a file was made")
+	}
+}
+
+func TestUnprepared(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"postgres://bob:p%40w@h/d", "postgres://bob:p%40w@h/d?default_query_exec_mode=exec"},
+		{"postgres://h/d?sslmode=disable", "postgres://h/d?sslmode=disable&default_query_exec_mode=exec"},
+		{"postgres://h/d?default_query_exec_mode=cache_statement", "postgres://h/d?default_query_exec_mode=cache_statement"},
+		{"postgres://bob:p?w@h/d", "postgres://bob:p?w@h/d"}, // which pgx reads, but net/url does not
+	} {
+		if got := unprepared(c.in); got != c.want {
+			t.Errorf("unprepared(%q) = %q, want %q", c.in, got, c.want)
+		}
 	}
 }

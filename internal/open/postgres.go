@@ -3,6 +3,7 @@ package open
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,15 +12,36 @@ import (
 	"github.com/later-queue/later/postgres"
 )
 
-func openPostgres(ctx context.Context, url string, config Config) (later.Store, error) {
-	if err := checkPostgres(ctx, url, config); err != nil {
+func openPostgres(ctx context.Context, rawURL string, config Config) (later.Store, error) {
+	if err := checkPostgres(ctx, rawURL, config); err != nil {
 		return nil, err
 	}
-	store, err := postgres.Open(ctx, url, postgresConfig(config))
+	if config.Brief {
+		rawURL = unprepared(rawURL)
+	}
+	store, err := postgres.Open(ctx, rawURL, postgresConfig(config))
 	if err != nil {
 		return nil, err
 	}
 	return store, nil
+}
+
+// execMode is pgx's setting for how statements are run.
+const execMode = "default_query_exec_mode"
+
+// unprepared makes a URL that says nothing about it run statements without
+// preparing them. For a worker that would be dear: 3,000 jobs with the command
+// "true" took 16.6 s instead of 8.2 s, on 2 busy cores.
+func unprepared(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil || strings.Contains(rawURL, execMode) {
+		return rawURL
+	}
+	if u.RawQuery != "" {
+		u.RawQuery += "&"
+	}
+	u.RawQuery += execMode + "=exec"
+	return u.String()
 }
 
 func postgresConfig(config Config) postgres.Config {
@@ -28,21 +50,21 @@ func postgresConfig(config Config) postgres.Config {
 
 // checkPostgres finds what is wrong with the URL and the schema's name before
 // anything is connected to.
-func checkPostgres(ctx context.Context, url string, config Config) error {
-	_, err := postgresSQL(ctx, url, config, false)
+func checkPostgres(ctx context.Context, rawURL string, config Config) error {
+	_, err := postgresSQL(ctx, rawURL, config, false)
 	return err
 }
 
 // postgresSQL connects to nothing: a pool without a minimum of connections
 // makes its first when it is asked for one.
-func postgresSQL(ctx context.Context, url string, config Config, down bool) (string, error) {
-	if twoAts(url) {
+func postgresSQL(ctx context.Context, rawURL string, config Config, down bool) (string, error) {
+	if twoAts(rawURL) {
 		return "", fmt.Errorf("%w: it has a second @ after the first /; in a user or password write @ as %%40 and / as %%2F", ErrURL)
 	}
-	parsed, err := pgxpool.ParseConfig(url)
+	parsed, err := pgxpool.ParseConfig(rawURL)
 	if err != nil {
 		// The store's own words, which show nothing of the URL.
-		_, err = postgres.Open(ctx, url, postgresConfig(config))
+		_, err = postgres.Open(ctx, rawURL, postgresConfig(config))
 		return "", fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	parsed.MinConns, parsed.MinIdleConns = 0, 0
@@ -61,8 +83,8 @@ func postgresSQL(ctx context.Context, url string, config Config, down bool) (str
 // twoAts reports whether the URL's path has an @ behind that of its host. Then
 // the first @ is most likely a part of the password, and what is read as host
 // and path, and shown in errors, would be the rest of it.
-func twoAts(url string) bool {
-	_, rest, _ := strings.Cut(url, "://")
+func twoAts(rawURL string) bool {
+	_, rest, _ := strings.Cut(rawURL, "://")
 	rest, _, _ = strings.Cut(rest, "?")
 	host, path, _ := strings.Cut(rest, "/")
 	return strings.Contains(host, "@") && strings.Contains(path, "@")
