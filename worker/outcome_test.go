@@ -29,6 +29,9 @@ func (wildError) Is(error) bool   { panic("is") }
 func (wildError) As(any) bool     { panic("as") }
 func (wildError) Unwrap() []error { panic("unwrap") }
 
+// noMap is never made.
+var noMap map[string]int
+
 func TestDecide(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	lostAt := start.Add(-time.Minute)
@@ -75,7 +78,7 @@ func TestDecide(t *testing.T) {
 			end: func(context.Context) error { panic("kaboom") }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			text: []string{"panic: kaboom", "worker.TestDecide.func", "outcome_test.go:"}},
 		{name: "a runtime error is one too",
-			end: func(context.Context) error { map[string]int(nil)["a"]++; return nil }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
+			end: func(context.Context) error { noMap["a"]++; return nil }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			text: []string{"panic: assignment to entry in nil map", "outcome_test.go:"}},
 		{name: "panic(nil) is one too",
 			end: func(context.Context) error { panic(nil) }, outcome: later.OutcomeRetry, delay: 10 * time.Second, text: []string{"panic: ", "nil"}},
