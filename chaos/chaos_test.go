@@ -27,8 +27,8 @@ func TestChaos(t *testing.T) {
 				t.Fatal(err)
 			}
 			res, err := runChaos(t.Context(), config{
-				store: store, jobs: 4_000, workers: 3, kills: 6, restarts: 2, seed: 1,
-				lease: 1500 * time.Millisecond, spread: 8 * time.Second,
+				store: store, jobs: 3_000, workers: 3, kills: 6, restarts: 2, seed: 1,
+				lease: 2 * time.Second, spread: 8 * time.Second, limit: 5 * time.Minute,
 			}, self, &out)
 			if err != nil {
 				t.Fatal(err)
@@ -38,7 +38,7 @@ func TestChaos(t *testing.T) {
 				t.Errorf("got %d broken promises, want none", len(res.violations))
 			}
 			if got := len(res.history.acked); got < 2_000 {
-				t.Errorf("got %d acknowledged jobs, want most of 4,000", got)
+				t.Errorf("got %d acknowledged jobs, want most of 3,000", got)
 			}
 			if res.kills < 6 {
 				t.Errorf("got %d kills, want 6", res.kills)
