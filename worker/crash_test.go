@@ -136,6 +136,7 @@ func TestCrashes(t *testing.T) {
 			if j.Crashes > 0 {
 				most.Store(max(most.Load(), now.Add(1)))
 				defer now.Add(-1)
+				return obedient(ctx, 4*d)
 			}
 			return obedient(ctx, d)
 		})
@@ -145,7 +146,7 @@ func TestCrashes(t *testing.T) {
 
 	t.Run("suspects run one at a time", func(t *testing.T) {
 		bubble(t, func(b *bed) {
-			ids, most, _, h := suspects(b, 3*time.Second)
+			ids, most, _, h := suspects(b, 900*time.Millisecond)
 			r := b.run(h, worker.Config{Concurrency: 2, Lease: 4 * time.Second}) // a sweep comes each second
 			b.sleep(time.Minute)
 			for _, id := range ids {
@@ -160,7 +161,7 @@ func TestCrashes(t *testing.T) {
 
 	t.Run("a suspect gets the next slot that becomes free", func(t *testing.T) {
 		bubble(t, func(b *bed) {
-			ids, _, now, h := suspects(b, 500*time.Millisecond)
+			ids, _, now, h := suspects(b, 250*time.Millisecond)
 			var waitsSince atomic.Pointer[time.Time]
 			b.store.set(func(op string, arg any) error {
 				at := time.Now()
@@ -168,13 +169,21 @@ func TestCrashes(t *testing.T) {
 				switch {
 				case op == "sweep" && arg.(later.SweepRequest).Suspect:
 					waitsSince.Store(nil)
-				case op == "sweep" && now.Load() == 0:
-					waitsSince.Store(&at)
 				case op == "claim" && since != nil && at.After(*since):
 					t.Error("got a claim while the sweep waits for the slot, want the sweep first")
 				}
 				return nil
 			}, nil)
+			b.store.hanging(func(ctx context.Context, op string, arg any) error {
+				if op == "sweep" && !arg.(later.SweepRequest).Suspect {
+					time.Sleep(1) // a suspect that was just started has begun
+					if at := time.Now(); now.Load() == 0 {
+						waitsSince.Store(&at)
+					}
+					obedient(ctx, 400*time.Millisecond) // meanwhile the slot becomes free
+				}
+				return nil
+			})
 			r := b.run(h, worker.Config{Concurrency: 1, Lease: 4 * time.Second})
 			b.sleep(30 * time.Second)
 			for _, id := range ids {

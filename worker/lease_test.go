@@ -100,6 +100,35 @@ func TestLeases(t *testing.T) {
 		})
 	})
 
+	t.Run("a handler that does not heed a lost lease does not give the job back", func(t *testing.T) {
+		// Given back it would start again uncharged, beside the one that runs.
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{})[0]
+			release := make(chan struct{})
+			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error {
+				if j.Attempt == 1 {
+					<-release
+				}
+				return nil
+			}), worker.Config{Concurrency: 2, Lease: 3 * time.Second, Grace: 2 * time.Second})
+			synctest.Wait()
+			b.store.failing(later.ErrUnavailable, "renew", "claim", "sweep")
+			b.sleep(6 * time.Second)
+			if j := b.find(id); j.State != later.StateLost {
+				t.Errorf("got %s, want lost", j.State)
+			}
+			if s := r.Stats(); s.Abandoned != 1 || s.Pending != 0 {
+				t.Errorf("got %+v, want one abandoned handler and nothing pending", s)
+			}
+			b.store.failing(nil)
+			b.sleep(7 * time.Second)
+			b.wantOutcomes(id, "lost done")
+			close(release)
+			synctest.Wait()
+			r.stopped()
+		})
+	})
+
 	t.Run("a lease that the store says is lost ends the handler at the next renewal", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			id := b.tasks(1, later.Options{})[0]

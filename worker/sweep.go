@@ -11,6 +11,8 @@ const (
 	// sweepLimit is how many jobs one sweep ends. A full sweep is followed by
 	// another at once.
 	sweepLimit = 100
+	// crowdedPause is how long a sweep waits for results to be stored.
+	crowdedPause = 100 * time.Millisecond
 	// maintainEvery and beatEvery are chosen, not measured; the list of workers
 	// is for people.
 	maintainEvery = 10 * time.Minute
@@ -29,9 +31,8 @@ func (r *run) sweepLoop() {
 	wait := time.Duration(rand.Float64() * float64(r.sweepEvery()))
 	for pause(r.ops, wait) && !r.isStopping() {
 		next := time.Now().Add(jitter(r.sweepEvery()))
-		if r.isAway() {
-			// What it ended could not be stored and would pile up.
-			wait = time.Until(next)
+		if r.isCrowded() {
+			wait = crowdedPause
 			continue
 		}
 		found, err := r.sweep()
@@ -75,6 +76,14 @@ func (r *run) sweep() (found int, err error) {
 		r.mu.Unlock()
 	}
 	return found, err
+}
+
+// isCrowded reports whether so many results wait to be stored that a sweep,
+// which needs no slots, must not add to them.
+func (r *run) isCrowded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outage || r.waiting() > sweepLimit+r.cfg.Concurrency
 }
 
 // isAway reports whether results cannot be stored at the moment.
