@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -188,13 +189,39 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
+// shelf keeps schemas for a suite: making one takes longer than most of its tests.
+type shelf struct {
+	t    *testing.T
+	url  string
+	free []string
+}
+
+// newShelf returns an empty one; its schemas are dropped when t has ended.
+func newShelf(t *testing.T, url string) *shelf { return &shelf{t: t, url: url} }
+
+// open returns an empty store, for tests that do not run in parallel.
+func (s *shelf) open(t *testing.T) *db {
+	t.Helper()
+	if len(s.free) == 0 {
+		s.free = append(s.free, testdb.Schema(s.t, s.url))
+	}
+	schema := s.free[0]
+	s.free = s.free[1:]
+	d := openAt(t, s.url, postgres.Config{Schema: schema})
+	d.do(fmt.Sprintf("truncate %s, %s, %s, %s", d.table("job"), d.table("dead_job"), d.table("job_log"), d.table("worker")))
+	t.Cleanup(func() { s.free = append(s.free, schema) })
+	return d
+}
+
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) later.Store { return open(t, postgres.Config{}) })
+	shelf := newShelf(t, testdb.Postgres(t))
+	storetest.Run(t, func(t *testing.T) later.Store { return shelf.open(t) })
 }
 
 func TestStoreByHand(t *testing.T) {
+	shelf := newShelf(t, testdb.Postgres(t))
 	storetest.RunByHand(t, func(t *testing.T) (later.Store, storetest.Hand) {
-		d := open(t, postgres.Config{})
+		d := shelf.open(t)
 		return d, storetest.Hand{
 			Job: d.table("job"), DeadJob: d.table("dead_job"),
 			Exec: func(ctx context.Context, statement string) error {
@@ -207,9 +234,10 @@ func TestStoreByHand(t *testing.T) {
 
 // Cases 158, 161 and 206, and DoneTx, for each kind of transaction.
 func TestStoreTx(t *testing.T) {
+	shelf := newShelf(t, testdb.Postgres(t))
 	t.Run("pgx", func(t *testing.T) {
 		storetest.RunTx(t, func(t *testing.T) (later.Store, storetest.Tx[pgx.Tx]) {
-			d := open(t, postgres.Config{})
+			d := shelf.open(t)
 			pool := newPool(t, d.url, nil)
 			return d, storetest.Tx[pgx.Tx]{
 				Begin:    pool.Begin,
@@ -226,7 +254,7 @@ func TestStoreTx(t *testing.T) {
 	for _, driver := range []string{"pgx", "postgres"} { // the latter is lib/pq
 		t.Run("database/sql with "+driver, func(t *testing.T) {
 			storetest.RunTx(t, func(t *testing.T) (later.Store, storetest.Tx[*sql.Tx]) {
-				d := open(t, postgres.Config{})
+				d := shelf.open(t)
 				pool, err := sql.Open(driver, d.url)
 				if err != nil {
 					t.Fatal(err)

@@ -276,17 +276,17 @@ func TestEverythingHasAComment(t *testing.T) {
 	got := ask[[]string](d, `
 		select array(
 			select c.relname::text from pg_class c
-			where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+			where c.relnamespace = $1::text::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
 			  and obj_description(c.oid, 'pg_class') is null
 			union all
 			select a.attname::text from pg_attribute a
 			where a.attrelid = $2::regclass and a.attnum > 0 and col_description(a.attrelid, a.attnum) is null
 			union all
 			select p.proname::text from pg_proc p
-			where p.pronamespace = $1::regnamespace and obj_description(p.oid, 'pg_proc') is null
+			where p.pronamespace = $1::text::regnamespace and obj_description(p.oid, 'pg_proc') is null
 			union all
 			select t.typname::text from pg_type t
-			where t.typnamespace = $1::regnamespace and t.typtype = 'd' and obj_description(t.oid, 'pg_type') is null)`,
+			where t.typnamespace = $1::text::regnamespace and t.typtype = 'd' and obj_description(t.oid, 'pg_type') is null)`,
 		d.schema, d.table("job"))
 	if len(got) > 0 {
 		t.Errorf("without a comment: %v", got)
