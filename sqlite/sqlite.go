@@ -10,9 +10,9 @@
 // The application may keep its own tables in the same file, and then enqueue
 // ([Store.EnqueueTx]) and settle ([Store.DoneTx]) in its own transactions. SQLite
 // has one write lock for the whole file: a transaction that holds it makes every
-// other writer wait, so keep them short, and inside one use the methods that take
-// the transaction. Any *sql.Tx of the pure-Go driver modernc.org/sqlite on the
-// same file will do.
+// other writer wait, in all processes, so keep them short, and inside one use the
+// methods that take the transaction. Any *sql.Tx of the pure-Go driver
+// modernc.org/sqlite on the same file will do.
 //
 // What the package promises was tested on local file systems of Linux.
 package sqlite
