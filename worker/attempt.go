@@ -212,15 +212,21 @@ func (r *run) abandon(a *attempt) {
 	r.running--
 	r.abandoned++
 	r.counters.add(func(s *Stats) { s.AbandonedTotal++ })
-	if errors.Is(cause, later.ErrLeaseLost) {
-		// Released it would start again without being charged, while this one
-		// still runs. Whoever claims it next counts the loss.
-		r.forget(a)
-	} else {
-		r.toSettle(a, r.judge(a).decide(ending{abandoned: true, cause: cause}))
-	}
+	r.giveUp(a, cause)
 	if r.abandoned >= r.cfg.Concurrency {
 		r.failLocked(ErrStuck)
 	}
 	r.poke()
+}
+
+// giveUp settles the attempt of a handler that still runs although its context
+// has ended because of cause. The lock is held.
+func (r *run) giveUp(a *attempt, cause error) {
+	if errors.Is(cause, later.ErrLeaseLost) {
+		// Released it would start again without being charged, while this one
+		// still runs. Whoever claims it next counts the loss.
+		r.forget(a)
+		return
+	}
+	r.toSettle(a, r.judge(a).decide(ending{abandoned: true, cause: cause}))
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sort"
@@ -171,7 +172,8 @@ func (r *run) interruptAll() {
 	}
 }
 
-// releaseAll gives back the jobs whose handlers do not return.
+// releaseAll gives back the jobs whose handlers do not return. One whose context
+// had ended before, by its timeout for example, ends as that.
 func (r *run) releaseAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +183,8 @@ func (r *run) releaseAll() {
 		}
 		a.leaseTimer.Stop()
 		a.abandonTimer.Stop()
-		r.log.Error("handler does not return, releasing its job", a.attrs("worker", r.id.name)...)
-		r.toSettle(a, verdict{settlement: release(a.lease()), inTx: a.claimed.SettledInTx()})
+		r.log.Error("handler does not return, its job is left to others", a.attrs("worker", r.id.name)...)
+		r.giveUp(a, context.Cause(a.ctx))
 	}
 }
 

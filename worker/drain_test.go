@@ -150,7 +150,7 @@ func TestShutdown(t *testing.T) {
 
 	t.Run("a signal during the start leaves nothing claimed", func(t *testing.T) {
 		// Case 146: at every operation of the start.
-		for _, at := range []string{"before", "check", "claim", "sweep", "beat"} {
+		for _, at := range []string{"before", "check", "claim", "claimed", "sweep", "beat"} {
 			bubble(t, func(b *bed) {
 				id := b.tasks(1, later.Options{MaxAttempts: 1})[0]
 				ctx, cancel := context.WithCancel(context.Background())
@@ -158,14 +158,22 @@ func TestShutdown(t *testing.T) {
 				if at == "before" {
 					cancel()
 				}
+				signal := func() {
+					cancel()
+					synctest.Wait()             // Run has seen it
+					time.Sleep(time.Nanosecond) // and done what it does
+				}
 				b.store.set(func(op string, _ any) error {
 					if op == at {
-						cancel()
-						synctest.Wait()             // Run has seen it
-						time.Sleep(time.Nanosecond) // and done what it does
+						signal()
 					}
 					return nil
-				}, nil)
+				}, func(op string, _ any) error {
+					if op == "claim" && at == "claimed" {
+						signal() // the store has leased the job, its answer comes
+					}
+					return nil
+				})
 				started := false
 				w := b.worker(handle(func(context.Context, *later.Job[task]) error { started = true; return nil }), worker.Config{})
 				if err := w.Run(ctx); err != nil {
@@ -178,7 +186,7 @@ func TestShutdown(t *testing.T) {
 				if started && j.State != later.StateEnded {
 					t.Errorf("at %s: got %s for a started job, want ended", at, j.State)
 				}
-				if at == "claim" && started {
+				if strings.HasPrefix(at, "claim") && started {
 					t.Error("got a job started by a claim that came back after the signal, want it released")
 				}
 			})
@@ -237,6 +245,55 @@ func TestShutdown(t *testing.T) {
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
 			}
+		})
+	})
+
+	t.Run("results are stored when the database comes back just before the deadline of Stop", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			ids := b.tasks(2, later.Options{})
+			locked := func(arg any) bool { return arg.([]later.Settlement)[0].Lease.ID == ids[0] }
+			var back atomic.Bool
+			b.store.hanging(func(ctx context.Context, op string, arg any) error {
+				switch {
+				case op != "settle" || back.Load():
+					return nil
+				case locked(arg):
+					<-ctx.Done()
+				}
+				return later.ErrUnavailable
+			})
+			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error {
+				if j.ID == ids[0] {
+					j.MarkSettled() // its transaction stays open for a while
+				}
+				return nil
+			}), worker.Config{})
+			b.sleep(time.Minute) // the pauses between the tries are long by now
+			go func() {
+				time.Sleep(3 * time.Second)
+				back.Store(true)
+			}()
+			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+			defer cancel()
+			if err := r.Stop(ctx); err != nil {
+				t.Errorf("got the error %v, want none", err)
+			}
+			b.wantOutcomes(ids[0], "retry")
+			b.wantOutcomes(ids[1], "done")
+		})
+	})
+
+	t.Run("a handler that has timed out is charged, although the drain ends first", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			release := make(chan struct{})
+			id := b.tasks(1, later.Options{Timeout: time.Second})[0]
+			r := b.run(handle(deaf(release)), worker.Config{Grace: time.Minute, DrainTimeout: 5 * time.Second})
+			b.sleep(2 * time.Second)
+			if err := r.stop(); !errors.Is(err, worker.ErrDrainDeadline) {
+				t.Errorf("got the error %v, want ErrDrainDeadline", err)
+			}
+			b.wantOutcomes(id, "retry")
+			close(release)
 		})
 	})
 

@@ -179,7 +179,7 @@ func (f *faulty) settleInTx(t *testing.T, job interface {
 	MarkSettled()
 }) {
 	t.Helper()
-	refused, err := f.Store.Settle(t.Context(), []later.Settlement{{Lease: job.HeldLease(), Outcome: later.OutcomeDone}})
+	refused, err := f.Store.Settle(context.Background(), []later.Settlement{{Lease: job.HeldLease(), Outcome: later.OutcomeDone}})
 	if err != nil || len(refused) > 0 {
 		t.Errorf("got refused %v and the error %v from the handler's transaction, want neither", refused, err)
 	}

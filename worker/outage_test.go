@@ -255,6 +255,25 @@ func TestDoneTx(t *testing.T) {
 		})
 	})
 
+	t.Run("a handler may go on after the commit for as long as it likes", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{})[0]
+			r := b.run(handle(func(ctx context.Context, j *later.Job[task]) error {
+				b.store.settleInTx(t, j)
+				if err := obedient(ctx, time.Minute); err != nil {
+					t.Errorf("got %v, want no interruption", err)
+				}
+				return nil
+			}), worker.Config{Lease: 3 * time.Second})
+			b.sleep(61 * time.Second)
+			b.wantOutcomes(id, "done")
+			if s := r.Stats(); s.LostLeases != 0 || s.Outcomes[later.OutcomeDone] != 1 {
+				t.Errorf("got %+v, want no lost lease and 1 done", s)
+			}
+			r.stopped()
+		})
+	})
+
 	t.Run("a transaction that nobody ends delays no other job", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			stuck := b.tasks(1, later.Options{})[0]
@@ -289,6 +308,16 @@ func TestDoneTx(t *testing.T) {
 			b.sleep(1200 * time.Millisecond) // a poll
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
+			}
+			b.sleep(11 * time.Second)
+			tries := 0
+			for _, c := range b.store.called("settle") {
+				if s := c.arg.([]later.Settlement); len(s) == 1 && s[0].Lease.ID == stuck {
+					tries++
+				}
+			}
+			if tries < 2 || tries > 4 {
+				t.Errorf("got %d tries that hang for 2 s in 12 s, want 2 to 4", tries)
 			}
 			locked.Store(false)
 			b.sleep(10 * time.Second)

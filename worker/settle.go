@@ -16,6 +16,8 @@ const (
 	// transaction. A handler that returned without ending that transaction
 	// still locks the row.
 	inTxBound = 2 * time.Second
+	// hurriedBound is inTxBound while draining, so that several tries fit in.
+	hurriedBound = 500 * time.Millisecond
 	// hurriedPause is the longest pause between tries while draining.
 	hurriedPause = 250 * time.Millisecond
 )
@@ -139,6 +141,9 @@ func (r *run) settle(b *backlog, batch []*attempt) bool {
 	bound := settleBound
 	if batch[0].verdict.inTx {
 		bound = inTxBound
+		if r.isStopping() {
+			bound = hurriedBound
+		}
 	}
 	ctx, cancel := r.op(bound)
 	refused, err := r.store.Settle(ctx, settlements)
