@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -40,10 +41,11 @@ type Record struct {
 
 // IdempotencyKey is the same for every attempt of one job, and for no other
 // job: give it to a third party that offers idempotency. It changes when an
-// operator retries the job from the dead, because that is a new decision. It is
-// unique within one database.
+// operator retries the job from the dead, because that is a new decision. Two
+// databases that count their ids alike do not share keys: the key has the moment
+// of the enqueue in it, to the microsecond (SQLite: millisecond).
 func (r *Record) IdempotencyKey() string {
-	return fmt.Sprintf("later-%d-%d", r.ID, r.Generation)
+	return fmt.Sprintf("later-%d-%s-%d", r.ID, strconv.FormatInt(r.CreatedAt.UnixMicro(), 36), r.Generation)
 }
 
 // AttemptError is a failed attempt as it is kept with the job.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/later-queue/later"
 )
@@ -101,14 +102,19 @@ func TestNewToken(t *testing.T) {
 }
 
 func TestIdempotencyKey(t *testing.T) {
-	first := later.Record{ID: 42, Attempt: 1}
-	second := later.Record{ID: 42, Attempt: 2, Crashes: 1}
+	// Case 100: equal across attempts, different between jobs, also of two
+	// databases that have counted their ids alike.
+	at := time.Date(2026, 11, 30, 12, 0, 0, 1000, time.UTC)
+	first := later.Record{ID: 42, CreatedAt: at, Attempt: 1}
+	second := later.Record{ID: 42, CreatedAt: at.In(time.FixedZone("east", 3600)), Attempt: 2, Crashes: 1}
 	if first.IdempotencyKey() != second.IdempotencyKey() {
 		t.Error("two attempts of one job differ")
 	}
-	for _, other := range []later.Record{{ID: 43}, {ID: 42, Generation: 1}, {ID: 4, Generation: 2}} {
+	for _, other := range []later.Record{
+		{ID: 43, CreatedAt: at}, {ID: 42, CreatedAt: at, Generation: 1}, {ID: 42, CreatedAt: at.Add(time.Microsecond)},
+	} {
 		if first.IdempotencyKey() == other.IdempotencyKey() {
-			t.Errorf("%d/%d has the same key as 42/0", other.ID, other.Generation)
+			t.Errorf("%+v has the same key as %+v", other, first)
 		}
 	}
 }

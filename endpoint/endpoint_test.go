@@ -100,7 +100,7 @@ func TestRequest(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": "application/json", "User-Agent": "later", "Authorization": "Bearer abc",
-			"Idempotency-Key": "later-42-1", "Webhook-Id": "later-42-1",
+			"Idempotency-Key": job.IdempotencyKey(), "Webhook-Id": job.IdempotencyKey(),
 			"Later-Job-Id": "42", "Later-Kind": "welcome", "Later-Queue": "mail",
 			"Later-Attempt": "2", "Later-Max-Attempts": "5",
 			"Traceparent": job.Headers["traceparent"], "Tracestate": "a=b",
