@@ -148,7 +148,7 @@ func TestInput(t *testing.T) {
 		got := "\n" + readFile(t, out)
 		for _, want := range []string{
 			"LATER_JOB_ID=42", "LATER_KIND=thumbnail", "LATER_QUEUE=mail", "LATER_TENANT=café ☕ 'a\"b",
-			"LATER_ATTEMPT=2", "LATER_MAX_ATTEMPTS=5", "LATER_IDEMPOTENCY_KEY=" + job.IdempotencyKey(),
+			"LATER_ATTEMPT=2", "LATER_MAX_ATTEMPTS=5", "LATER_IDEMPOTENCY_KEY=" + newJob(`{}`).IdempotencyKey(),
 			"LATER_RUN_AT=2026-01-02T02:04:05.6Z", "LATER_DEADLINE=",
 			`LATER_HEADERS={"note":"line\nbreak \"é\"","traceparent":"00-ab"}`, "OTHER=kept",
 		} {
