@@ -14,8 +14,7 @@ type Operator interface {
 	// Find returns a job: waiting, running or dead, or, from the log, ended;
 	// else ErrNotFound.
 	Find(ctx context.Context, id int64) (*JobInfo, error)
-	// List returns waiting, running or dead jobs, newest id first. Payloads are
-	// included.
+	// List returns waiting, running or dead jobs, newest id first.
 	List(ctx context.Context, f Filter) ([]*JobInfo, error)
 
 	// Retry makes a waiting job due now, or brings a dead one back under its
@@ -76,6 +75,9 @@ type Filter struct {
 	IDs []int64
 	// Before selects ids below it, for paging; 0: from the newest.
 	Before int64
+	// NoPayload leaves Payload and Checkpoint out of what List returns: they can
+	// have megabytes each, and a list seldom needs them.
+	NoPayload bool
 	// Limit is the most that is returned or changed; 0 is 100.
 	Limit int
 }

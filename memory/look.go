@@ -97,6 +97,11 @@ func (s *Store) List(ctx context.Context, f later.Filter) ([]*later.JobInfo, err
 		}
 		infos = append(infos, jobInfo(s.jobs[id], now))
 	}
+	if f.NoPayload {
+		for _, info := range infos {
+			info.Payload, info.Checkpoint = nil, nil
+		}
+	}
 	return infos, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,9 +26,16 @@ func (s *Store) Status(ctx context.Context) ([]later.StatusRow, error) {
 		})
 }
 
+// listedColumns are recordColumns without the two that can be large, if $10 says
+// so: they stay where they are, out of the row.
+var listedColumns = strings.NewReplacer(
+	"j.payload", "case when not $10 then j.payload end",
+	"j.checkpoint", "case when not $10 then j.checkpoint end",
+).Replace(recordColumns)
+
 // listJobs reads backwards through the two primary keys until it has enough.
-const listJobs = `
-select ` + recordColumns + `,
+var listJobs = `
+select ` + listedColumns + `,
   j.state, j.lease_holder, j.claimed_at, j.lease_until, j.cancel_at, j.died_at, j.reason, now()
 from (
   (
@@ -92,7 +100,7 @@ func filterArgs(f later.Filter) []any {
 
 // List implements [later.Operator].
 func (s *Store) List(ctx context.Context, f later.Filter) ([]*later.JobInfo, error) {
-	return query(ctx, s, statement{name: "list jobs", sql: listJobs, args: filterArgs(f), plain: true}, s.scanInfo)
+	return query(ctx, s, statement{name: "list jobs", sql: listJobs, args: append(filterArgs(f), f.NoPayload), plain: true}, s.scanInfo)
 }
 
 func (s *Store) scanInfo(row pgx.CollectableRow) (*later.JobInfo, error) {

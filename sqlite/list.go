@@ -7,15 +7,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/later-queue/later"
 )
 
-const (
-	// Parameters: now, state, queue, kind, tenant, ids as JSON, before, limit;
-	// null selects all.
+// deadFilter takes the parameters 1 to 7: queue, kind, tenant, ids as JSON,
+// before, part of the error, reason; null selects all.
+const deadFilter = `(?1 is null or queue = ?1)
+  and (?2 is null or kind = ?2)
+  and (?3 is null or tenant = ?3)
+  and (?4 is null or id in (select value from json_each(?4)))
+  and (?5 is null or id < ?5)
+  and (?6 is null or instr(coalesce(error, ''), ?6) > 0)
+  and (?7 is null or reason = ?7)`
+
+var (
+	// Parameters: now, state, queue, kind, tenant, ids as JSON, before, limit,
+	// without payload; null selects all.
 	selectJobs = `
-select ` + jobColumns + `, ` + jobState + `
+select ` + listed(jobColumns) + `, ` + jobState + `
 from later_job
 where (?2 is null or ?2 = ` + jobState + `)
   and (?3 is null or queue = ?3)
@@ -26,23 +37,21 @@ where (?2 is null or ?2 = ` + jobState + `)
 order by id desc
 limit ?8`
 
-	// deadFilter takes the parameters 1 to 7: queue, kind, tenant, ids as JSON,
-	// before, part of the error, reason; null selects all.
-	deadFilter = `(?1 is null or queue = ?1)
-  and (?2 is null or kind = ?2)
-  and (?3 is null or tenant = ?3)
-  and (?4 is null or id in (select value from json_each(?4)))
-  and (?5 is null or id < ?5)
-  and (?6 is null or instr(coalesce(error, ''), ?6) > 0)
-  and (?7 is null or reason = ?7)`
-
 	selectDeadJobs = `
-select ` + deadColumns + `
+select ` + listed(deadColumns) + `
 from later_dead_job
 where ` + deadFilter + `
 order by id desc
 limit ?8`
 )
+
+// listed are columns without the two that can be large, if ?9 says so.
+func listed(columns string) string {
+	return strings.NewReplacer(
+		" payload", " case when not ?9 then payload end",
+		" checkpoint", " case when not ?9 then checkpoint end",
+	).Replace(columns)
+}
 
 // List implements [later.Operator].
 func (s *Store) List(ctx context.Context, f later.Filter) ([]*later.JobInfo, error) {
@@ -53,7 +62,7 @@ func (s *Store) List(ctx context.Context, f later.Filter) ([]*later.JobInfo, err
 			return err
 		}
 		if f.State != later.StateDead && f.ErrorLike == "" && f.Reason == "" {
-			rows, err := r.query(selectJobs, now, orNull(string(f.State)), orNull(f.Queue), orNull(f.Kind), f.Tenant, idsOrNull(f.IDs), beforeOrNull(f.Before), limitOf(f))
+			rows, err := r.query(selectJobs, now, orNull(string(f.State)), orNull(f.Queue), orNull(f.Kind), f.Tenant, idsOrNull(f.IDs), beforeOrNull(f.Before), limitOf(f), f.NoPayload)
 			if err != nil {
 				return err
 			}
@@ -62,7 +71,7 @@ func (s *Store) List(ctx context.Context, f later.Filter) ([]*later.JobInfo, err
 			}
 		}
 		if f.State == "" || f.State == later.StateDead {
-			rows, err := r.query(selectDeadJobs, append(deadArgs(f), limitOf(f))...)
+			rows, err := r.query(selectDeadJobs, append(deadArgs(f), limitOf(f), f.NoPayload)...)
 			if err != nil {
 				return err
 			}

@@ -97,6 +97,21 @@ func testList(t *testing.T, open Open) {
 		}
 	})
 
+	t.Run("a list without payloads has everything else", func(t *testing.T) {
+		// Case 193: a list of large jobs must not read them.
+		w := newWorld(t, open)
+		w.enqueue(later.Options{Tenant: "acme"})
+		w.die(raw(`{"big":1}`), later.Options{}, later.DeadFailed, "boom")
+		for _, info := range w.list(later.Filter{NoPayload: true}) {
+			if info.Payload != nil || info.Checkpoint != nil {
+				t.Errorf("job %d: got the payload %s, want none", info.ID, info.Payload)
+			}
+			if info.Kind == "" || info.CreatedAt.IsZero() {
+				t.Errorf("got %+v, want all other fields", info)
+			}
+		}
+	})
+
 	t.Run("pages of waiting and dead jobs meet without a gap", func(t *testing.T) {
 		w := newWorld(t, open)
 		ids := w.enqueueMany(230, raw(`{}`), later.Options{})
