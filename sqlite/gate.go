@@ -105,6 +105,9 @@ type gatedConn struct {
 	busy time.Duration
 }
 
+// Unwrap is how the driver's own functions find their connection.
+func (c *gatedConn) Unwrap() driver.Conn { return c.driverConn }
+
 // BeginTx begins a transaction; unless it is read-only it holds the write lock
 // from here to its end.
 func (c *gatedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,20 +17,18 @@ import (
 	"github.com/later-queue/later/sqlite"
 )
 
-// childFile names the file of a child process of a test: the test binary, which
-// then works instead of testing. childLease is how long it leases jobs.
+// A child process of a test is the test binary, which works instead of testing.
 const (
-	childFile  = "LATER_TEST_SQLITE_FILE"
-	childLease = "LATER_TEST_SQLITE_LEASE"
+	childFile  = "LATER_TEST_SQLITE_FILE"  // on which it works
+	childLease = "LATER_TEST_SQLITE_LEASE" // how long it leases jobs
+	childDies  = "LATER_TEST_SQLITE_DIES"  // how many jobs it does before it kills itself; 0: it does not
 )
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childFile); path != "" {
-		lease, err := time.ParseDuration(os.Getenv(childLease))
-		if err == nil {
-			err = workOn(path, lease)
-		}
-		if err != nil {
+		lease, err1 := time.ParseDuration(os.Getenv(childLease))
+		dies, err2 := strconv.Atoi(os.Getenv(childDies))
+		if err := errors.Join(err1, err2, workOn(path, lease, dies)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -41,7 +40,7 @@ func TestMain(m *testing.M) {
 // workOn is a child process: it claims and settles until no job is left, with an
 // effect for each job in a table of the same file. It says how far it is on
 // standard output.
-func workOn(path string, lease time.Duration) error {
+func workOn(path string, lease time.Duration, dies int) error {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, path, sqlite.Config{})
 	if err != nil {
@@ -75,23 +74,26 @@ func workOn(path string, lease time.Duration) error {
 			continue
 		}
 		for _, c := range claimed {
-			if err := finish(ctx, s, c); err != nil {
+			done++
+			if err := finish(ctx, s, c, done == dies); err != nil {
 				return err
 			}
-			done++
 			fmt.Println(done)
 		}
 	}
 }
 
 // finish does a job. Those with an even id end in one transaction with their
-// effect; the others are settled first.
-func finish(ctx context.Context, s *sqlite.Store, c *later.Claimed) error {
+// effect; the others are settled first. With dies the process dies in the middle.
+func finish(ctx context.Context, s *sqlite.Store, c *later.Claimed, dies bool) error {
 	if c.Doom != later.DoomNone {
 		return fmt.Errorf("job %d is doomed: %s", c.ID, c.Doom)
 	}
 	const insertEffect = `insert into effect (job) values (?)`
 	if c.ID%2 == 1 {
+		if dies {
+			return die()
+		}
 		refused, err := s.Settle(ctx, []later.Settlement{{Lease: c.Lease, Outcome: later.OutcomeDone}})
 		if err == nil && len(refused) == 0 {
 			_, err = s.DB().Exec(insertEffect, c.ID)
@@ -113,7 +115,22 @@ func finish(ctx context.Context, s *sqlite.Store, c *later.Claimed) error {
 	if err != nil {
 		return err
 	}
+	if dies {
+		return die()
+	}
 	return tx.Commit()
+}
+
+// die is a SIGKILL from within.
+func die() error {
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
+		return err
+	}
+	select {}
 }
 
 // child is a process that works on a file.
@@ -123,10 +140,10 @@ type child struct {
 	stderr strings.Builder
 }
 
-func startChild(t *testing.T, path string, lease time.Duration) *child {
+func startChild(t *testing.T, path string, lease time.Duration, dies int) *child {
 	t.Helper()
 	c := &child{cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), childFile+"="+path, childLease+"="+lease.String())
+	c.cmd.Env = append(os.Environ(), childFile+"="+path, childLease+"="+lease.String(), childDies+"="+strconv.Itoa(dies))
 	c.cmd.Stderr = &c.stderr
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -187,7 +204,7 @@ func TestProcesses(t *testing.T) {
 	s, path := fileWithJobs(t, jobs)
 	var wg sync.WaitGroup
 	for range 3 {
-		c := startChild(t, path, time.Hour)
+		c := startChild(t, path, time.Hour, 0)
 		wg.Go(func() {
 			if done := c.wait(t); done == 0 {
 				t.Error("a process did nothing")
@@ -212,9 +229,17 @@ func TestProcesses(t *testing.T) {
 func TestKill(t *testing.T) {
 	const jobs = 1000
 	s, path := fileWithJobs(t, jobs)
-	survivor := startChild(t, path, time.Second)
-	for i := range 8 {
-		startChild(t, path, time.Second).kill(t, 20+13*i)
+	// Four die in the middle of a job, with others leased; then four are killed
+	// wherever they are, beside one that goes on.
+	var wg sync.WaitGroup
+	for i := range 4 {
+		c := startChild(t, path, time.Second, 7+i)
+		wg.Go(func() { c.kill(t, jobs) })
+	}
+	wg.Wait()
+	survivor := startChild(t, path, time.Second, 0)
+	for i := range 4 {
+		startChild(t, path, time.Second, 0).kill(t, 20+13*i)
 	}
 	survivor.wait(t)
 	for query, want := range map[string]int{
@@ -233,7 +258,7 @@ func TestKill(t *testing.T) {
 	if got := one[string](t, s.DB(), `pragma integrity_check`); got != "ok" {
 		t.Errorf("integrity_check: %s", got)
 	}
-	if lost := one[int](t, s.DB(), `select count(*) from later_job_log where outcome = 'lost'`); lost == 0 {
-		t.Error("no attempt was lost, so nothing was tested")
+	if lost := one[int](t, s.DB(), `select count(*) from later_job_log where outcome = 'lost'`); lost < 4 {
+		t.Errorf("%d attempts were lost, want at least those in which the four died", lost)
 	}
 }
