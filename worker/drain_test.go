@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -248,38 +249,59 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("results are stored when the database comes back just before the deadline of Stop", func(t *testing.T) {
-		bubble(t, func(b *bed) {
-			ids := b.tasks(2, later.Options{})
-			locked := func(arg any) bool { return arg.([]later.Settlement)[0].Lease.ID == ids[0] }
-			var back atomic.Bool
-			b.store.hanging(func(ctx context.Context, op string, arg any) error {
-				switch {
-				case op != "settle" || back.Load():
+	for _, inTx := range []bool{false, true} {
+		t.Run(fmt.Sprintf("results are stored when the database comes back before the deadline of Stop (settled in a transaction: %t)", inTx), func(t *testing.T) {
+			bubble(t, func(b *bed) {
+				id := b.tasks(1, later.Options{})[0]
+				var back atomic.Bool
+				b.store.hanging(func(ctx context.Context, op string, _ any) error {
+					switch {
+					case op != "settle" || back.Load():
+						return nil
+					case inTx:
+						<-ctx.Done() // the row is locked
+					}
+					return later.ErrUnavailable
+				})
+				r := b.run(handle(func(_ context.Context, j *later.Job[task]) error {
+					if inTx {
+						j.MarkSettled()
+					}
 					return nil
-				case locked(arg):
-					<-ctx.Done()
+				}), worker.Config{Lease: time.Hour}) // as long as its row is locked
+				b.sleep(time.Minute)
+				// The pauses between the tries are long by now. One has just begun.
+				tries := func() int { return len(b.store.called("settle")) }
+				for n := tries(); tries() == n; {
+					b.sleep(time.Millisecond)
 				}
-				return later.ErrUnavailable
+				go func() {
+					time.Sleep(time.Second)
+					back.Store(true)
+				}()
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+				defer cancel()
+				if err := r.Stop(ctx); err != nil {
+					t.Errorf("got the error %v, want none", err)
+				}
+				if got := b.outcomes(id); got == "" {
+					t.Error("got no outcome, want one")
+				}
 			})
-			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error {
-				if j.ID == ids[0] {
-					j.MarkSettled() // its transaction stays open for a while
-				}
-				return nil
-			}), worker.Config{})
-			b.sleep(time.Minute) // the pauses between the tries are long by now
-			go func() {
-				time.Sleep(3 * time.Second)
-				back.Store(true)
-			}()
-			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
-			defer cancel()
-			if err := r.Stop(ctx); err != nil {
-				t.Errorf("got the error %v, want none", err)
-			}
-			b.wantOutcomes(ids[0], "retry")
-			b.wantOutcomes(ids[1], "done")
+		})
+	}
+
+	t.Run("a drain does not lengthen the grace of a handler that has timed out", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			release := make(chan struct{})
+			defer close(release)
+			id := b.tasks(1, later.Options{Timeout: time.Second})[0]
+			r := b.run(handle(deaf(release)), worker.Config{Grace: 2 * time.Second, DrainTimeout: 500 * time.Millisecond, Concurrency: 2})
+			b.sleep(2 * time.Second)
+			r.cancel()
+			b.sleep(1100 * time.Millisecond)
+			b.wantOutcomes(id, "retry")
+			<-r.done
 		})
 	})
 
