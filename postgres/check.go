@@ -16,11 +16,11 @@ import (
 var columns = map[string][]string{
 	"job": {
 		"id", "run_at", "created_at", "expires_at", "cancel_at", "claimed_at", "lease_until", "lease_token",
-		"attempt", "max_attempts", "timeout_ms", "crashes", "generation", "priority", "queue", "kind", "tenant",
+		"attempt", "max_attempts", "timeout_ms", "failures", "crashes", "generation", "priority", "queue", "kind", "tenant",
 		"lease_holder", "payload", "headers", "errors", "checkpoint",
 	},
 	"dead_job": {
-		"id", "run_at", "created_at", "expires_at", "died_at", "attempt", "max_attempts", "timeout_ms", "crashes",
+		"id", "run_at", "created_at", "expires_at", "died_at", "attempt", "max_attempts", "timeout_ms", "failures", "crashes",
 		"generation", "priority", "queue", "kind", "tenant", "reason", "error", "payload", "headers", "errors", "checkpoint",
 	},
 	"job_log": {

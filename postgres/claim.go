@@ -98,7 +98,7 @@ claimed as (
       lease_token  = $7,
       lease_holder = $6,
       claimed_at   = case when not old.doomed then now() end,
-      crashes      = j.crashes + (old.lease_until is not null)::int,
+      crashes      = least(j.crashes, 999999) + (old.lease_until is not null)::int,
       attempt      = case when old.doomed then j.attempt else least(j.attempt, 2147483646) + 1 end
   from old
   where j.ctid = old.ctid
@@ -188,6 +188,7 @@ func (s *Store) scanClaim(token int64) pgx.RowToFunc[claimRow] {
 		r.seen.elapsed = time.Duration(elapsed * float64(time.Second))
 		if dest[0] != nil {
 			r.job = c.claimed(s, token)
+			r.job.Now = r.seen.now.UTC()
 		}
 		return r, nil
 	}

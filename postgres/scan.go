@@ -9,7 +9,7 @@ import (
 
 // recordColumns are what [recordRow] scans, of the table j.
 const recordColumns = `j.id, j.queue, j.priority, j.tenant, j.kind, j.payload, j.run_at, j.attempt, j.max_attempts,
-  j.timeout_ms, j.expires_at, j.headers, j.created_at, j.crashes, j.generation, j.errors, j.checkpoint`
+  j.timeout_ms, j.expires_at, j.headers, j.created_at, j.failures, j.crashes, j.generation, j.errors, j.checkpoint`
 
 // recordRow is a job's row on its way to a [later.Record].
 type recordRow struct {
@@ -22,7 +22,7 @@ type recordRow struct {
 func (r *recordRow) dest() []any {
 	return []any{
 		&r.ID, &r.Queue, &r.Priority, &r.Tenant, &r.Kind, (*[]byte)(&r.Payload), &r.RunAt, &r.Attempt, &r.MaxAttempts,
-		&r.timeout, &r.expires, &r.headers, &r.CreatedAt, &r.Crashes, &r.Generation, &r.errors, (*[]byte)(&r.Checkpoint),
+		&r.timeout, &r.expires, &r.headers, &r.CreatedAt, &r.Failures, &r.Crashes, &r.Generation, &r.errors, (*[]byte)(&r.Checkpoint),
 	}
 }
 

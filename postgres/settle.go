@@ -63,16 +63,18 @@ died as (
 ),
 buried as (
   insert into {schema}.dead_job
-    (id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms, crashes, generation, priority,
+    (id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms, failures, crashes, generation, priority,
      queue, kind, tenant, reason, error, payload, headers, errors, checkpoint)
-  select id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms, crashes, generation, priority,
+  select id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms,
+         least(failures, 2147483646) + (reason <> 'lost')::int, crashes, generation, priority,
          queue, kind, tenant, reason, error, payload, headers, new_errors, checkpoint
   from died
   -- Only if somebody copied a dead job back by hand and left it here as well.
   on conflict (id) do update set
     run_at = excluded.run_at, created_at = excluded.created_at, expires_at = excluded.expires_at,
     died_at = excluded.died_at, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
-    timeout_ms = excluded.timeout_ms, crashes = excluded.crashes, generation = excluded.generation,
+    timeout_ms = excluded.timeout_ms, failures = excluded.failures, crashes = excluded.crashes,
+    generation = excluded.generation,
     priority = excluded.priority, queue = excluded.queue, kind = excluded.kind, tenant = excluded.tenant,
     reason = excluded.reason, error = excluded.error, payload = excluded.payload,
     headers = excluded.headers, errors = excluded.errors, checkpoint = excluded.checkpoint
@@ -83,6 +85,7 @@ retried as (
         now() + ($4::bigint[])[width_bucket(j.id, $1::bigint[])] * interval '1 microsecond',
         '9999-12-31 23:59:59.999999+00'),
       errors = ($7::text[])[width_bucket(j.id, $1::bigint[])]::json,
+      failures = least(j.failures, 2147483646) + 1, crashes = 0,
       lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
   where j.id = any(array(select h.id from held h where h.outcome = 'retry'))
   returning j.id
@@ -92,7 +95,7 @@ snoozed as (
   set run_at = least(
         now() + ($4::bigint[])[width_bucket(j.id, $1::bigint[])] * interval '1 microsecond',
         '9999-12-31 23:59:59.999999+00'),
-      attempt = greatest(j.attempt - 1, 0),
+      attempt = greatest(j.attempt - 1, 0), crashes = 0,
       lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
   where j.id = any(array(select h.id from held h where h.outcome = 'snoozed'))
   returning j.id

@@ -73,7 +73,7 @@ claimed as (
       lease_token  = $8,
       lease_holder = $7,
       claimed_at   = case when old.doom = '' then now() end,
-      crashes      = j.crashes + (old.lease_until is not null)::int,
+      crashes      = least(j.crashes, 999999) + (old.lease_until is not null)::int,
       attempt      = case when old.doom = '' then least(j.attempt, 2147483646) + 1 else j.attempt end
   from old
   where j.ctid = old.ctid

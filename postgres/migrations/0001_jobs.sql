@@ -56,6 +56,7 @@ create table {schema}.job (
   attempt      integer not null default 0,
   max_attempts integer not null default 5,
   timeout_ms   integer not null default 300000,
+  failures     integer not null default 0,
   crashes      integer not null default 0,
   generation   integer not null default 0,
   priority     smallint not null default 0,
@@ -74,17 +75,20 @@ create table {schema}.job (
     expires_at >= '0001-01-01 00:00:00+00' and expires_at < '10000-01-01 00:00:00+00'),
   constraint job_created_at check (
     created_at >= '0001-01-01 00:00:00+00' and created_at < '10000-01-01 00:00:00+00'),
-  constraint job_cancel_at check (isfinite(cancel_at)),
+  constraint job_cancel_at check (
+    cancel_at >= '0001-01-01 00:00:00+00' and cancel_at < '10000-01-01 00:00:00+00'),
   constraint job_attempt check (attempt >= 0),
   constraint job_max_attempts check (max_attempts >= 1),
   constraint job_timeout_ms check (timeout_ms >= 1),
-  constraint job_crashes check (crashes >= 0),
+  constraint job_failures check (failures >= 0),
+  constraint job_crashes check (crashes between 0 and 1000000),
   constraint job_generation check (generation >= 0),
   constraint job_lease check (
     (lease_until is null) = (lease_token is null)
     and (lease_until is null) = (lease_holder is null)
     and (claimed_at is null or lease_until is not null)
-    and isfinite(lease_until) and isfinite(claimed_at))
+    and lease_until >= '0001-01-01 00:00:00+00' and lease_until < '10000-01-01 00:00:00+00'
+    and claimed_at >= '0001-01-01 00:00:00+00' and claimed_at < '10000-01-01 00:00:00+00')
 ) with (
   fillfactor = 35,
   autovacuum_vacuum_scale_factor = 0.02,
@@ -121,7 +125,8 @@ comment on column {schema}.job.lease_holder is 'The worker that claimed the job'
 comment on column {schema}.job.attempt is 'The number of the running or last attempt; 0 before the first';
 comment on column {schema}.job.max_attempts is 'How many attempts may fail; 2147483647 is no limit';
 comment on column {schema}.job.timeout_ms is 'How long one attempt may run, in milliseconds';
-comment on column {schema}.job.crashes is 'How many attempts ended because their worker was lost';
+comment on column {schema}.job.failures is 'How many attempts failed; at max_attempts the job is dead';
+comment on column {schema}.job.crashes is 'How many attempts in a row ended because their worker was lost; a job that was lost often runs alone, and in the end is dead';
 comment on column {schema}.job.generation is 'How often the job was retried from the dead';
 comment on column {schema}.job.priority is 'Lower runs first';
 comment on column {schema}.job.queue is 'Which workers run it';
@@ -142,6 +147,7 @@ create table {schema}.dead_job (
   attempt      integer not null,
   max_attempts integer not null constraint dead_job_max_attempts check (max_attempts >= 1),
   timeout_ms   integer not null constraint dead_job_timeout_ms check (timeout_ms >= 1),
+  failures     integer not null default 0,
   crashes      integer not null,
   generation   integer not null constraint dead_job_generation check (generation >= 0),
   priority     smallint not null,
