@@ -33,11 +33,25 @@ func pair(d, large time.Duration, largeName string, small time.Duration, smallNa
 	return text
 }
 
-// Relative writes t as seen from now: "in 3m", "12s ago", "now".
+// nearest rounds d to the unit in which Short ends.
+func nearest(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond)
+	case d < time.Hour-time.Second/2:
+		return d.Round(time.Second)
+	case d < 24*time.Hour-time.Minute/2:
+		return d.Round(time.Minute)
+	}
+	return d.Round(time.Hour)
+}
+
+// Relative writes t as seen from now: "in 3m", "12s ago", "now". What is to come is
+// rounded to the nearest, so that a delay of 3d is not "in 2d23h" a moment later.
 func Relative(t, now time.Time) string {
 	switch d := t.Sub(now); {
 	case d >= time.Millisecond:
-		return "in " + Short(d)
+		return "in " + Short(nearest(d))
 	case d <= -time.Millisecond:
 		return Short(-d) + " ago"
 	}

@@ -25,6 +25,8 @@ func TestRelative(t *testing.T) {
 		d    time.Duration
 		want string
 	}{
+		{72*time.Hour - time.Second, "in 3d"}, {24*time.Hour - time.Second, "in 1d"}, {time.Hour - time.Millisecond, "in 1h"},
+		{90*time.Second - time.Millisecond, "in 1m30s"}, {1600 * time.Microsecond, "in 2ms"}, {26 * time.Hour, "in 1d2h"}, {-72*time.Hour + time.Second, "2d23h ago"},
 		{time.Minute, "in 1m"}, {-time.Minute, "1m ago"}, {0, "now"},
 	} {
 		if got := Relative(now.Add(c.d), now); got != c.want {

@@ -124,6 +124,9 @@ func find(url string) (scheme, error) {
 		return scheme{}, fmt.Errorf("%w: it is empty; %s", ErrURL, right)
 	case !isSchemeName(name) || !found:
 		// The text itself is shown only where it cannot hold a password.
+		if isWord(url) {
+			return scheme{}, fmt.Errorf("%w: %q has no scheme; %s", ErrURL, url, right)
+		}
 		if looksLikeFile(url) {
 			return scheme{}, fmt.Errorf("%w: %q has no scheme; for a file write sqlite:%s", ErrURL, url, url)
 		}
@@ -141,6 +144,14 @@ func isSchemeName(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 30
+}
+
+// isWord reports whether s is a plain name, such as that of a database.
+func isWord(s string) bool {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+	}
+	return s != "" && len(s) <= 40 && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0
 }
 
 func looksLikeFile(s string) bool {

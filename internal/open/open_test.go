@@ -97,6 +97,7 @@ func TestStoreRefuses(t *testing.T) {
 		{"postgres://h/d?sslmode=maybe", "sslmode"},
 		{"postgres://bob:a@b/c@host/d", "%40"},
 		{"host=h password=hush", "no scheme"},
+		{"foo", `"foo" has no scheme`},
 	} {
 		store, err := Store(context.Background(), c.url)
 		if err == nil {

@@ -70,3 +70,19 @@ func sqliteSQL(ctx context.Context, _ string, _ Config, down bool) (string, erro
 	}
 	return store.MigrationSQL(down), store.Close()
 }
+
+// Absolute returns url as it names the same database from any folder.
+func Absolute(url string) (string, error) {
+	s, err := find(url)
+	if err != nil || s.names[0] != "sqlite" {
+		return url, err
+	}
+	path, err := sqlitePath(url)
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("the folder of %s: %w", url, err)
+	}
+	return "sqlite:" + path, nil
+}

@@ -62,7 +62,7 @@ var fields = []field{
 		return err
 	}},
 	{"timeout", func(j *Job, raw json.RawMessage) (err error) {
-		j.Options.Timeout, err = readText("timeout", raw, "30s", Positive)
+		j.Options.Timeout, err = readText("timeout", raw, "30s", Timeout)
 		return err
 	}},
 	{"expires_in", func(j *Job, raw json.RawMessage) (err error) {
@@ -132,6 +132,9 @@ func ParseLine(line []byte, defaults Job) (Job, error) {
 		} else {
 			job.Options.ExpiresAt = time.Time{}
 		}
+	}
+	if err := job.CheckExpiry(); err != nil {
+		return Job{}, err
 	}
 	request := job.Request()
 	if _, err := later.Build(request.Args, request.Options); err != nil {

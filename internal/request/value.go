@@ -82,4 +82,33 @@ func Positive(field, text string) (time.Duration, error) {
 	return positive(field, d, err)
 }
 
+// Timeout is [Positive] within the bounds of a job's timeout.
+func Timeout(field, text string) (time.Duration, error) {
+	d, err := Positive(field, text)
+	if err == nil && (d < time.Millisecond || d > later.MaxTimeout) {
+		// later.Build says it of the duration, in hours, minutes and seconds.
+		err = &later.FieldError{Field: field, Reason: fmt.Sprintf("is %s; it goes from 1ms to %s", short(text), written(later.MaxTimeout.Truncate(time.Hour)))}
+	}
+	return d, err
+}
+
+// written is d as Duration reads it.
+func written(d time.Duration) string {
+	const day = 24 * time.Hour
+	days, rest := d/day, d%day
+	text := rest.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	switch {
+	case days == 0:
+		return text
+	case rest == 0:
+		return fmt.Sprintf("%dd", days)
+	}
+	return fmt.Sprintf("%dd%s", days, text)
+}
+
 func short(text string) string { return later.CleanText(text, 60) }

@@ -108,7 +108,11 @@ func ended(job *later.JobInfo) Reason {
 		return Reason{Ended, "it has ended", ""}
 	}
 	last := job.Log[len(job.Log)-1]
-	text := fmt.Sprintf("ended as %s %s", last.Outcome, age.Relative(last.FinishedAt, job.Now))
+	at := age.Relative(last.FinishedAt, job.Now)
+	if last.Attempt == 0 { // no attempt was counted, and whatever worker ended it only found it so
+		return Reason{Ended, fmt.Sprintf("%s %s while waiting, never ran", last.Outcome, at), ""}
+	}
+	text := fmt.Sprintf("ended as %s %s", last.Outcome, at)
 	if last.Worker != "" {
 		text += fmt.Sprintf(", in attempt %d on worker %s", last.Attempt, last.Worker)
 	}
@@ -129,7 +133,7 @@ func dead(job *later.JobInfo) Reason {
 	if text == "" {
 		text = string(job.DeadReason)
 	}
-	return Reason{Dead, fmt.Sprintf("dead since %s: %s", strings.TrimSuffix(age.Relative(job.DiedAt, job.Now), " ago"), text),
+	return Reason{Dead, fmt.Sprintf("dead for %s: %s", age.Short(job.Now.Sub(job.DiedAt)), text),
 		fmt.Sprintf("once the cause is mended: later retry %d; or for good: later delete %d", job.ID, job.ID)}
 }
 

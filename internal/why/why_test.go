@@ -72,7 +72,7 @@ func TestOf(t *testing.T) {
 		{"expired", job(later.StateReady, func(j *later.JobInfo) { j.ExpiresAt = ago(time.Minute) }), able, Expired, []string{"1m ago", "without running"}},
 		{"not expired yet", job(later.StateReady, func(j *later.JobInfo) { j.ExpiresAt = now.Add(time.Minute) }), able, Waiting, nil},
 		{"dead", job(later.StateDead, func(j *later.JobInfo) { j.DiedAt, j.DeadReason = ago(time.Hour), later.DeadPermanent }), able, Dead,
-			[]string{"dead since 1h", "no retry can help", "later retry 7", "later delete 7"}},
+			[]string{"dead for 1h", "no retry can help", "later retry 7", "later delete 7"}},
 		{"dead for a reason of a newer program", job(later.StateDead, func(j *later.JobInfo) { j.DeadReason = "odd" }), able, Dead, []string{"odd"}},
 		{"ended", job(later.StateEnded, func(j *later.JobInfo) {
 			j.Log = []later.LogEntry{{Attempt: 1, Outcome: later.OutcomeRetry}, {Attempt: 2, Outcome: later.OutcomeDone, Worker: "w9", FinishedAt: ago(time.Minute)}}
