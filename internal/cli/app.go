@@ -30,11 +30,18 @@ type App struct {
 
 // globals are the flags that every command has.
 type globals struct {
-	db      string
-	schema  string
-	json    bool
-	noColor bool
+	db       string
+	dbSource string // what named db: --db or LATER_DB
+	schema   string
+	json     bool
+	noColor  bool
 }
+
+// The variables that stand in for flags.
+const (
+	dbVariable     = "LATER_DB"
+	schemaVariable = "LATER_SCHEMA"
+)
 
 // maker makes one of the commands. A new command is a file and a line here.
 type maker func(a *App) *cobra.Command
@@ -114,10 +121,10 @@ Exit codes:
   1    failed
   2    the command, a flag or the job's data is wrong: nothing was changed
   3    no such job
-  4    refused, because the job is running
+  4    refused, because the job is running, or dead where that matters
   5    the database cannot be reached or is full: try again
   6    the tables are missing or of another version: later migrate
-  130  ended by Ctrl-C (SIGINT), 143 by SIGTERM`
+  130  ended by Ctrl-C (SIGINT) before it had finished; 143 by SIGTERM`
 
 func (a *App) root() *cobra.Command {
 	root := &cobra.Command{
@@ -137,6 +144,9 @@ func (a *App) root() *cobra.Command {
 	flags.BoolVar(&a.flags.json, "json", false, "print JSON")
 	flags.BoolVar(&a.flags.noColor, "no-color", false, "no colours; also with NO_COLOR set, and always when the output is no terminal")
 	root.SetFlagErrorFunc(flagError)
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version") // without cobra's -v, which is verbosity elsewhere
 	root.InitDefaultHelpFlag()
 	for _, group := range groups {
 		if group.id != "" {
@@ -156,14 +166,15 @@ func (a *App) root() *cobra.Command {
 
 // prepare reads the environment before a command runs.
 func (a *App) prepare(cmd *cobra.Command) error {
+	a.flags.dbSource = "--db"
 	if a.flags.db == "" {
-		a.flags.db = a.Env("LATER_DB")
+		a.flags.db, a.flags.dbSource = a.Env(dbVariable), dbVariable
 	}
 	if a.flags.db == "" {
 		a.flags.db = open.DefaultURL
 	}
 	if !cmd.Flags().Changed("schema") {
-		a.flags.schema = a.Env("LATER_SCHEMA")
+		a.flags.schema = a.Env(schemaVariable)
 		// Of use to Postgres only, and so no fault in a shell where both kinds are used.
 		if strings.HasPrefix(a.flags.db, "sqlite:") {
 			a.flags.schema = ""

@@ -132,7 +132,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"dead", "list", "--error", ""}, []string{"--error is empty"}},
 		{[]string{"status", "--interval", "5s"}, []string{"--watch"}},
 		{[]string{"status", "--watch", "--interval", "1ms"}, []string{"at least 100ms"}},
-		{[]string{"migrate", "down"}, []string{"--to is missing"}},
+		{[]string{"migrate", "down"}, []string{"--to VERSION is missing"}},
 		{[]string{"migrate", "down", "--to", "-1"}, []string{"--to is -1"}},
 		{[]string{"completion", "csh"}, []string{"bash, zsh, fish and powershell"}},
 		{[]string{"status", "--db", "postgress://x/y"}, []string{`did you mean "postgres"?`}},

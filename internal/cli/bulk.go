@@ -64,9 +64,6 @@ type bulkResult struct {
 }
 
 func (a *App) enqueueBulk(ctx context.Context, f *enqueueFlags, defaults request.Job) error {
-	if f.fromLine < 1 {
-		return usageError("--from-line is %d; lines count from 1", f.fromLine)
-	}
 	if f.atomic && f.fromLine > 1 {
 		return usageError("--atomic and --from-line exclude each other: after a failed --atomic nothing was stored")
 	}
@@ -99,6 +96,9 @@ func (a *App) enqueueBulk(ctx context.Context, f *enqueueFlags, defaults request
 	}
 	if b.result.Inserted == 0 {
 		return a.printf("0 jobs: %s has no lines\n", in.name)
+	}
+	if b.result.Inserted == 1 {
+		return a.printf("1 job, id %s\n", b.result.FirstID)
 	}
 	return a.printf("%d jobs, ids %s to %s\n", b.result.Inserted, b.result.FirstID, b.result.LastID)
 }

@@ -17,8 +17,8 @@ for such requests about once a second; the handler's context ends, and a command
 "later work --exec" gets SIGTERM. A handler that has finished by then is done, not
 cancelled. What a handler did before is not undone.
 
-A cancelled job is gone; the log keeps that it was cancelled. A dead job cannot be
-cancelled: delete it instead.`,
+A cancelled job is gone; the log keeps that it was cancelled. A dead job is refused
+with exit code 4: delete it instead.`,
 		Example: `  later cancel 42
   later list --kind report --limit 1000 --json | jq -r '.jobs[].id' | xargs later cancel`,
 	}, func(ctx context.Context, store later.Store, id int64) (string, error) {

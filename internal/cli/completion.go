@@ -16,7 +16,7 @@ names.`,
 		Example: `  source <(later completion bash)
   later completion zsh > "${fpath[1]}/_later"
   later completion fish > ~/.config/fish/completions/later.fish`,
-		Args:      arguments(cobra.ExactArgs(1)),
+		Args:      arguments("SHELL"),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()

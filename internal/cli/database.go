@@ -53,7 +53,7 @@ func (a *App) withStoreConfig(ctx context.Context, how opening, config openConfi
 		Brief: !config.works, Logger: config.logger, LogRetention: config.retention,
 	})
 	if err != nil {
-		return err
+		return a.fromVariable(err)
 	}
 	defer func() {
 		if closing := store.Close(); closing != nil && err == nil {
@@ -66,6 +66,14 @@ func (a *App) withStoreConfig(ctx context.Context, how opening, config openConfi
 		}
 	}
 	return use(store)
+}
+
+// fromVariable names LATER_DB in the error for a URL that came from there.
+func (a *App) fromVariable(err error) error {
+	if errors.Is(err, open.ErrURL) && a.flags.dbSource == dbVariable {
+		return fmt.Errorf("%s: %w", dbVariable, err)
+	}
+	return err
 }
 
 // looking makes a command that opens the database and looks or steers.

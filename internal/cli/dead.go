@@ -27,7 +27,7 @@ workers. It stays, with its errors, until a person acts.`,
 }
 
 func deadShowCommand(a *App) *cobra.Command {
-	return showing(a, `Show all that is known of a dead job. The same as "later show", but that a job which
+	cmd := showing(a, `Show all that is known of a dead job. The same as "later show", but that a job which
 is not dead is refused with exit code 3.`, `  later dead show 42`, func(job *later.JobInfo) error {
 		if job.State != later.StateDead {
 			return (&problem{err: fmt.Errorf("job %d is not dead but %s", job.ID, job.State), code: "not_found", exit: exitNotFound}).
@@ -35,6 +35,8 @@ is not dead is refused with exit code 3.`, `  later dead show 42`, func(job *lat
 		}
 		return nil
 	})
+	cmd.Short = "Show a dead job"
+	return cmd
 }
 
 func deadListCommand(a *App) *cobra.Command {
@@ -47,7 +49,7 @@ one. The groups are counted over the newest 1000 that the filters select.`,
 		Example: `  later dead list
   later dead list --kind mail --error "connection refused"
   later dead list --json | jq '.groups[0]'`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := f.filter(cmd)
@@ -78,7 +80,7 @@ type deadGroup struct {
 
 func (a *App) deadList(ctx context.Context, store later.Store, filter later.Filter) error {
 	limit := filter.Limit
-	filter.Limit = max(limit, groupedJobs) + 1
+	filter.Limit, filter.NoPayload = max(limit, groupedJobs)+1, true
 	jobs, err := store.List(ctx, filter)
 	if err != nil {
 		return err
@@ -91,6 +93,9 @@ func (a *App) deadList(ctx context.Context, store later.Store, filter later.Filt
 		next = formatID(jobs[limit-1].ID)
 	}
 	if a.flags.json {
+		if jobs, err = withPayloads(ctx, store, jobs); err != nil {
+			return err
+		}
 		view := struct {
 			Groups []deadGroup `json:"groups"`
 			// Complete: the groups count all that the filters select.
@@ -109,6 +114,19 @@ func (a *App) deadList(ctx context.Context, store later.Store, filter later.Filt
 		return err
 	}
 	return a.printDead(jobs, next)
+}
+
+// withPayloads reads dead jobs again, with all that belongs to them. One that was
+// brought back or dropped meanwhile is left out.
+func withPayloads(ctx context.Context, store later.Store, jobs []*later.JobInfo) ([]*later.JobInfo, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	filter := later.Filter{State: later.StateDead, Limit: len(jobs)}
+	for _, j := range jobs {
+		filter.IDs = append(filter.IDs, j.ID)
+	}
+	return store.List(ctx, filter)
 }
 
 // groupDead counts by cause, the largest group first.

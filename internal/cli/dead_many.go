@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -74,7 +75,7 @@ func deadMany(a *App, cmd *cobra.Command, work deadWork) *cobra.Command {
 		}
 		switch {
 		case !filtered && !all && len(args) == 0:
-			return usageError("which dead jobs?").next("give ids, a filter such as --kind, or --all")
+			return usageError("no dead jobs are named").next("give ids, a filter such as --kind, or --all")
 		case all && (filtered || len(args) > 0):
 			return usageError("--all excludes ids and filters")
 		case filtered && len(args) > 0:
@@ -101,9 +102,17 @@ func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filt
 		return err
 	}
 	if missing := len(filter.IDs) - len(ids); missing > 0 && len(ids) == 0 {
-		return fmt.Errorf("none of these jobs is dead: %w", later.ErrNotFound)
+		text := "none of these jobs is dead"
+		if missing == 1 {
+			text = fmt.Sprintf("job %d is not dead", filter.IDs[0])
+		}
+		return (&problem{err: errors.New(text), code: "not_found", exit: exitNotFound}).next("`later dead list` shows those that are")
 	} else if missing > 0 {
-		fmt.Fprintf(a.Err, "later: %s of these are not dead and stay as they are\n", plural(missing, "job", "jobs"))
+		stay := "are not dead and stay as they are"
+		if missing == 1 {
+			stay = "is not dead and stays as it is"
+		}
+		fmt.Fprintf(a.Err, "later: %d of these jobs %s\n", missing, stay)
 	}
 	if len(ids) > 0 && (work.always || len(filter.IDs) == 0 && len(ids) > 1) {
 		if err := a.confirm(ctx, yes, fmt.Sprintf("%s %s", plural(len(ids), "dead job", "dead jobs"), work.warn)); err != nil {
@@ -137,7 +146,7 @@ func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filt
 // deadIDs returns the ids of all dead jobs that filter selects, newest first.
 func deadIDs(ctx context.Context, store later.Store, filter later.Filter) ([]int64, error) {
 	var ids []int64
-	filter.Limit = deadPortion
+	filter.Limit, filter.NoPayload = deadPortion, true
 	for {
 		jobs, err := store.List(ctx, filter)
 		if err != nil {

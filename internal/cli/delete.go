@@ -19,7 +19,7 @@ func deleteCommand(a *App) *cobra.Command {
 running job is refused with exit code 4: "later cancel" asks its worker to stop.`,
 		Example: `  later delete 42
   later delete 42 43 --yes`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
+		Args:              arguments("ID…"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -33,7 +33,7 @@ running job is refused with exit code 4: "later cancel" asks its worker to stop.
 				return err
 			}
 			return a.each(ctx, ids, func(ctx context.Context, id int64) (string, error) {
-				return "is deleted", store.Delete(ctx, id)
+				return "is deleted", explainMissing(ctx, store, id, store.Delete(ctx, id))
 			})
 		})(cmd, args)
 	}

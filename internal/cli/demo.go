@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strings"
 
@@ -46,13 +47,13 @@ a schema of its own in that database; LATER_DB is not read here.`,
 		Example: `  later demo
   later demo --seed 7 --dir ./demo
   later demo --db postgres://localhost/test --keep=false`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&keep, "keep", true, "keep the files and the schema; --keep=false removes them if all is well")
 	flags.StringVar(&config.Dir, "dir", "", "`folder` for the files, kept in any case; else a new one among the temporary files")
 	flags.Int64Var(&config.Seed, "seed", 1, "decides about the customers, the mail service's faults and the victims")
-	flags.IntVar(&config.Orders, "orders", demo.DefaultOrders, "`number` of orders to take")
+	addNumber(flags, &config.Orders, "orders", demo.DefaultOrders, 1, math.MaxInt32, "`number` of orders to take")
 	flags.DurationVar(&config.Spread, "over", demo.DefaultSpread, "`time` that it takes to take them")
 	cobra.CheckErr(cmd.MarkFlagDirname("dir"))
 
@@ -79,7 +80,7 @@ a schema of its own in that database; LATER_DB is not read here.`,
 		return err
 	})
 	cmd.AddCommand(&cobra.Command{
-		Use: "worker", Hidden: true, Args: arguments(cobra.NoArgs),
+		Use: "worker", Hidden: true, Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return demo.RunWorker(cmd.Context()) },
 	})
 	return cmd

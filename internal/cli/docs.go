@@ -14,7 +14,7 @@ func docsCommand(a *App) *cobra.Command {
 		Use:    "docs",
 		Short:  "Print the page of all commands as Markdown",
 		Hidden: true,
-		Args:   arguments(cobra.NoArgs),
+		Args:   arguments(),
 		RunE:   func(cmd *cobra.Command, _ []string) error { return writeDocs(a.Out, cmd.Root()) },
 	}
 }

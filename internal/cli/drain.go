@@ -29,7 +29,7 @@ code 0.
 		Example: `  later drain --exec mail=./mail.sh
   * * * * * later drain --db sqlite:/var/lib/app/later.db --exec mail=/opt/app/mail.sh
   later drain --budget 10m --http invoice=https://app.example/jobs/invoice --json`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.work(cmd, &f) },
 	}
 	f.add(a, cmd)

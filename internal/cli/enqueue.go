@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,11 +17,14 @@ import (
 )
 
 const enqueueHelp = `Store a job, and print its id. When the command returns with exit code 0, the job
-is on the disk and will be run.
+is on the disk and will be run, unless it expires or is cancelled first.
 
 PAYLOAD is JSON, which the handler receives byte for byte: 9223372036854775807
 keeps its digits. @FILE reads it from a file, - from standard input; left out it
 is {}.
+
+A job that expires before it is due is refused. One that has expired by this
+machine's clock is stored, with a warning: the database's clock decides.
 
 The command does not try again by itself. After exit code 5 the job may have been
 stored or not: "later list" tells.
@@ -53,7 +58,7 @@ func enqueueCommand(a *App) *cobra.Command {
   later enqueue report @report.json --in 3d --tenant acme --max-attempts unlimited
   curl -s https://example.com/x.json | later enqueue import - --queue slow --timeout 2h
   later enqueue mail --bulk mails.jsonl`,
-		Args:              arguments(cobra.RangeArgs(0, 2)),
+		Args:              arguments("[KIND]", "[PAYLOAD]"),
 		ValidArgsFunction: a.completeKind,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -84,7 +89,7 @@ func enqueueCommand(a *App) *cobra.Command {
 	f.job.add(cmd.Flags())
 	cmd.Flags().StringVar(&f.bulk, "bulk", "", "store a job for each line of JSON in this `file`; - is standard input")
 	cmd.Flags().BoolVar(&f.atomic, "atomic", false, "with --bulk: all jobs or none, in one transaction")
-	cmd.Flags().IntVar(&f.fromLine, "from-line", 1, "with --bulk: begin at this `line`")
+	addNumber(cmd.Flags(), &f.fromLine, "from-line", 1, 1, math.MaxInt, "with --bulk: begin at this `line`")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("queue", a.completeFrom(storedQueues)))
 	return cmd
 }
@@ -96,6 +101,12 @@ func (a *App) enqueueOne(ctx context.Context, job request.Job, args []string) er
 			return err
 		}
 		job.Payload = payload
+	}
+	if err := job.CheckExpiry(); err != nil {
+		return inFlags(err)
+	}
+	if job.NeverRuns(time.Now()) {
+		fmt.Fprintln(a.Err, "later: by this machine's clock the job has expired when it is due, and will not run")
 	}
 	r := job.Request()
 	built, err := later.Build(r.Args, r.Options) // before the database is opened, or made

@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/later-queue/later"
 	"github.com/later-queue/later/internal/open"
@@ -38,8 +34,27 @@ type problem struct {
 	hint string
 }
 
-func (p *problem) Error() string { return p.err.Error() }
+// Error leaves out the words of [later.ErrSchema]: the exit code and what follows
+// them say the same.
+func (p *problem) Error() string {
+	text := p.err.Error()
+	if errors.Is(p.err, later.ErrSchema) {
+		text = strings.ReplaceAll(text, later.ErrSchema.Error()+": ", "")
+		text = strings.ReplaceAll(text, ", or open the store without NoMigrate", "")
+	}
+	return text
+}
+
 func (p *problem) Unwrap() error { return p.err }
+
+// refusal is an error of a server in the server's own words.
+type refusal struct {
+	text string
+	err  error
+}
+
+func (e *refusal) Error() string { return e.text }
+func (e *refusal) Unwrap() error { return e.err }
 
 // next sets what to do about it.
 func (p *problem) next(format string, args ...any) *problem {
@@ -153,40 +168,11 @@ func classify(err error, db string) *problem {
 	case errors.Is(err, later.ErrUnavailable):
 		p.code, p.exit = "unavailable", exitUnavailable
 		p.hint = "does the database run, and is --db right?"
+		if text, refused := open.Refusal(err); refused {
+			p.err, p.hint = &refusal{text: text, err: err}, "is --db right?"
+		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		p.code = "interrupted"
 	}
 	return p
-}
-
-var unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
-
-// flagError is the error of a flag that is unknown or has a wrong value.
-func flagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
-	var field *later.FieldError
-	if errors.As(err, &field) {
-		text = field.Error() // which names the flag
-	}
-	if match := unknownFlag.FindStringSubmatch(text); match != nil {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				names = append(names, "--"+f.Name)
-			}
-		})
-		name := strings.SplitN(match[1], "=", 2)[0]
-		text = "unknown flag --" + name + didYouMean("--"+name, names)
-	}
-	return usageError("%s", text).next("`%s --help` explains the flags", cmd.CommandPath())
-}
-
-// arguments wraps cobra's checks of the number of arguments.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError("%s", err).next("usage: %s", cmd.UseLine())
-		}
-		return nil
-	}
 }

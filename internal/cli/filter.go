@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func (f *filterFlags) add(a *App, cmd *cobra.Command) {
 }
 
 func (f *filterFlags) addPage(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.limit, "limit", 20, "at most this `number` of jobs")
+	addNumber(cmd.Flags(), &f.limit, "limit", 20, 1, maxListLimit, "at most this `number` of jobs, up to "+strconv.Itoa(maxListLimit))
 	cmd.Flags().StringVar(&f.before, "before", "", "the page of jobs older than this `id`")
 }
 
@@ -96,9 +97,6 @@ func (f *filterFlags) filter(cmd *cobra.Command) (later.Filter, error) {
 		}
 		filter.Before = id
 	}
-	if flags.Changed("limit") && (f.limit < 1 || f.limit > maxListLimit) {
-		return filter, usageError("--limit is %d; it goes from 1 to %d", f.limit, maxListLimit).next("use --before for the next page")
-	}
 	return filter, nil
 }
 
@@ -108,7 +106,7 @@ func storedQueues(ctx context.Context, store later.Store) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := store.List(ctx, later.Filter{Limit: completionJobs})
+	jobs, err := store.List(ctx, later.Filter{Limit: completionJobs, NoPayload: true})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +131,7 @@ func storedKinds(ctx context.Context, store later.Store) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := store.List(ctx, later.Filter{Limit: completionJobs})
+	jobs, err := store.List(ctx, later.Filter{Limit: completionJobs, NoPayload: true})
 	if err != nil {
 		return nil, err
 	}

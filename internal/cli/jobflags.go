@@ -54,7 +54,7 @@ func (f *jobFlags) options(flags *pflag.FlagSet) (later.Options, error) {
 		opts.MaxAttempts, err = request.Attempts("--max-attempts", text)
 		return
 	})
-	read("timeout", func(text string) (err error) { opts.Timeout, err = request.Positive("--timeout", text); return })
+	read("timeout", func(text string) (err error) { opts.Timeout, err = request.Timeout("--timeout", text); return })
 	read("expires-in", func(text string) (err error) { opts.ExpiresIn, err = request.Positive("--expires-in", text); return })
 	read("expires-at", func(text string) (err error) { opts.ExpiresAt, err = request.Time("--expires-at", text); return })
 	for _, header := range f.headers {

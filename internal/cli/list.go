@@ -28,7 +28,7 @@ payloads are whole.`,
   later list --state retry --queue mail
   later list --tenant acme --limit 100
   later list --json | jq -r '.jobs[] | select(.attempt > 3) | .id'`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := f.filter(cmd)

@@ -136,8 +136,8 @@ func TestShow(t *testing.T) {
 		out := s.ok("show", "1")
 		for _, want := range []string{
 			"job 1  bad  dead\n",
-			"why          dead since", "its handler said that no retry can help", "later retry 1",
-			"tenant       acme\n", "header       trace=abc\n", "attempt      1 of 5\n", "reason       permanent\n", "idempotency  later-1-0\n",
+			"why          dead for", "its handler said that no retry can help", "later retry 1",
+			"tenant       acme\n", "header       trace=abc\n", "attempt      1 of 5\n", "reason       permanent\n", "idempotency  later-1-",
 			"payload\n  {\n    \"customer\": 9223372036854775807,\n    \"rate\": 1.10\n  }\n",
 			"errors\n  attempt 1 20", "    no such customer\n    stack line\n        file.go:7\n",
 			"log\n", "1  dead ",

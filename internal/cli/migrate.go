@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func migrateUp(a *App) *cobra.Command {
 places at once, and when there is nothing to do.`,
 		Example: `  later migrate up
   later migrate up --db postgres://app@localhost/shop --schema later`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 		RunE: a.migrating(func(ctx context.Context, store later.Store, m later.Migrator) error {
 			before, err := m.Migrations(ctx)
 			if err != nil {
@@ -66,20 +67,17 @@ is lost; --to 0 drops everything: all jobs, dead jobs and the log. It asks first
 Stop the workers before: they do not work with tables that are missing.`,
 		Example: `  later migrate down --to 1
   later migrate down --to 0 --yes`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !cmd.Flags().Changed("to") {
-			return usageError("--to is missing: which version shall stay?").next("`later migrate status` lists them; 0 is nothing at all")
-		}
-		if to < 0 {
-			return usageError("--to is %d; versions count from 0 (nothing at all)", to)
+			return usageError("--to VERSION is missing").next("`later migrate status` lists them; 0 is nothing at all")
 		}
 		return a.migrating(func(ctx context.Context, store later.Store, m later.Migrator) error {
 			return a.migrateDownTo(ctx, store, m, to, yes)
 		})(cmd, args)
 	}
-	cmd.Flags().IntVar(&to, "to", 0, "the `version` that stays; 0 is nothing at all")
+	addNumber(cmd.Flags(), &to, "to", 0, 0, math.MaxInt32, "the `version` that stays; 0 is nothing at all")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
@@ -88,6 +86,9 @@ func (a *App) migrateDownTo(ctx context.Context, store later.Store, m later.Migr
 	before, err := m.Migrations(ctx)
 	if err != nil {
 		return err
+	}
+	if newest := newestVersion(before); to > newest {
+		return usageError("--to is %d; versions go from 0 (nothing at all) to %d", to, newest).next("`later migrate status` lists them")
 	}
 	going := 0
 	for _, migration := range before {
@@ -115,6 +116,15 @@ func (a *App) migrateDownTo(ctx context.Context, store later.Store, m later.Migr
 	return a.printMigrated(before, after)
 }
 
+// newestVersion is the newest that this program or the database knows.
+func newestVersion(list []later.MigrationStatus) int {
+	newest := 0
+	for _, migration := range list {
+		newest = max(newest, migration.Version)
+	}
+	return newest
+}
+
 // countForLoss says how many jobs there are.
 func (a *App) countForLoss(ctx context.Context, store later.Store) string {
 	rows, err := store.Status(ctx)
@@ -140,7 +150,7 @@ func migrateStatus(a *App) *cobra.Command {
 does not know was made by a newer one.`,
 		Example: `  later migrate status
   later migrate status --json | jq '.migrations[] | select(.applied_at == null)'`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 		RunE: a.interruptible(func(ctx context.Context, _ []string) error {
 			return a.withMigrator(ctx, existingAsIs, func(_ later.Store, m later.Migrator) error {
 				list, err := m.Migrations(ctx)
@@ -162,12 +172,12 @@ func migratePrint(a *App) *cobra.Command {
 needs no database: --db only says for which kind.`,
 		Example: `  later migrate print --db postgres:// --schema jobs > later.sql
   later migrate print --down`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	cmd.RunE = a.interruptible(func(ctx context.Context, _ []string) error {
 		sql, err := open.MigrationSQL(ctx, a.flags.db, open.Config{Schema: a.flags.schema}, down)
 		if err != nil {
-			return err
+			return a.fromVariable(err)
 		}
 		if a.flags.json {
 			return a.printJSON(struct {

@@ -26,7 +26,7 @@ Many dead jobs at once: "later dead retry".`,
 
 // eachCommand completes a command that does something to each of its ids.
 func (a *App) eachCommand(cmd *cobra.Command, do func(ctx context.Context, store later.Store, id int64) (string, error)) *cobra.Command {
-	cmd.Args = arguments(cobra.MinimumNArgs(1))
+	cmd.Args = arguments("ID…")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
@@ -34,7 +34,10 @@ func (a *App) eachCommand(cmd *cobra.Command, do func(ctx context.Context, store
 			return err
 		}
 		return a.looking(func(ctx context.Context, store later.Store, _ []string) error {
-			return a.each(ctx, ids, func(ctx context.Context, id int64) (string, error) { return do(ctx, store, id) })
+			return a.each(ctx, ids, func(ctx context.Context, id int64) (string, error) {
+				text, err := do(ctx, store, id)
+				return text, explainMissing(ctx, store, id, err)
+			})
 		})(cmd, args)
 	}
 	return cmd

@@ -35,7 +35,7 @@ func showing(a *App, long, example string, check func(*later.JobInfo) error) *co
 		Short:             "Show a job, and why it is not running",
 		Long:              long,
 		Example:           example,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments("ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -38,7 +38,7 @@ fifth of the time.`,
 		Example: `  later status
   later status --watch --interval 5s
   later status --json | jq .oldest_due_ms`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if interval < minInterval {
@@ -85,8 +85,13 @@ type statusView struct {
 	// Slots are those of the workers that are alive.
 	Slots   int          `json:"slots"`
 	Workers []workerView `json:"workers"`
+	// RunningElsewhere are running jobs of workers that are not alive or not listed.
+	RunningElsewhere int `json:"running_elsewhere"`
+	// Unserved are ready jobs that none of the live workers takes.
+	Unserved unservedView `json:"ready_without_worker"`
 
-	app *App
+	app   *App
+	fleet *fleetView
 }
 
 // countedStates in the order of a job's life.
@@ -107,15 +112,15 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 	if err != nil {
 		return nil, err
 	}
-	workers, err := store.Workers(ctx)
+	fleet, err := takeFleet(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	now, err := storeTime(ctx, store)
-	if err != nil {
-		return nil, err
+	now := fleet.now
+	s := &statusView{
+		At: now.UTC(), Counts: noCounts(), Queues: []queueStatus{}, Slots: fleet.slots, Workers: fleet.workers,
+		RunningElsewhere: fleet.unlisted + fleet.silent, Unserved: unservedView{Kinds: []string{}, Complete: true}, app: a, fleet: fleet,
 	}
-	s := &statusView{At: now.UTC(), Counts: noCounts(), Queues: []queueStatus{}, Workers: []workerView{}, app: a}
 	at := map[string]int{}
 	for _, row := range rows {
 		i, known := at[row.Queue]
@@ -134,11 +139,9 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 		}
 	}
 	slices.SortFunc(s.Queues, func(x, y queueStatus) int { return strings.Compare(x.Queue, y.Queue) })
-	for _, w := range workers {
-		view := viewWorker(w, now)
-		s.Workers = append(s.Workers, view)
-		if view.Alive {
-			s.Slots += w.Slots
+	if fleet.alive > 0 && s.Counts[later.StateReady] > 0 {
+		if s.Unserved, err = findUnserved(ctx, store, fleet.workers); err != nil {
+			return nil, err
 		}
 	}
 	return s, nil
@@ -147,7 +150,7 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 // storeTime is the database's clock, as far as a job shows it; else this
 // machine's.
 func storeTime(ctx context.Context, store later.Store) (time.Time, error) {
-	jobs, err := store.List(ctx, later.Filter{Limit: 1})
+	jobs, err := store.List(ctx, later.Filter{Limit: 1, NoPayload: true})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -162,7 +165,7 @@ func (s *statusView) json() any { return s }
 func (s *statusView) lines(width int) []string {
 	p := s.app.palette
 	if len(s.Queues) == 0 {
-		return append([]string{"no jobs", ""}, s.workerLines(width)...)
+		return append([]string{"no jobs", ""}, s.fleet.lines(s.app, width)...)
 	}
 	columns := []terminal.Column{{Title: "queue", Max: 30}, {Title: "oldest due", Right: true}}
 	for _, state := range countedStates {
@@ -179,7 +182,10 @@ func (s *statusView) lines(width int) []string {
 	if dead := s.Counts[later.StateDead]; dead > 0 {
 		lines = append(lines, p.Bad(plural64(dead, "dead job", "dead jobs"))+": later dead list", "")
 	}
-	return append(lines, s.workerLines(width)...)
+	if line := s.Unserved.line(); line != "" {
+		lines = append(lines, p.Warn(line), "")
+	}
+	return append(lines, s.fleet.lines(s.app, width)...)
 }
 
 // oldAfter is when the oldest due job is painted as old. Chosen: a worker that
@@ -206,19 +212,4 @@ func (s *statusView) row(name string, paint terminal.Paint, counts map[later.Sta
 		cells = append(cells, cell)
 	}
 	return cells
-}
-
-func (s *statusView) workerLines(width int) []string {
-	p := s.app.palette
-	alive := 0
-	for _, w := range s.Workers {
-		if w.Alive {
-			alive++
-		}
-	}
-	if len(s.Workers) == 0 {
-		return []string{p.Warn("no worker is alive") + ": start one with later work"}
-	}
-	head := fmt.Sprintf("%s alive, with %s", plural(alive, "worker", "workers"), plural(s.Slots, "slot", "slots"))
-	return append([]string{head}, s.app.workerTable(s.Workers, s.At).Lines(width, p.Head)...)
 }

@@ -106,7 +106,7 @@ func testDead(t *testing.T, s *shell) {
 	})
 	t.Run("retry and drop are refused without knowing which", func(t *testing.T) {
 		for _, verb := range []string{"retry", "drop"} {
-			s.fails(exitUsage, []string{"which dead jobs?", "--all"}, "dead", verb)
+			s.fails(exitUsage, []string{"no dead jobs are named", "--all"}, "dead", verb)
 			s.fails(exitUsage, []string{"--all excludes"}, "dead", verb, "--all", "--kind", "mail")
 			s.fails(exitUsage, []string{"exclude each other"}, "dead", verb, "--kind", "mail", "7")
 			s.fails(exitUsage, []string{"250 dead jobs", "--yes"}, "dead", verb, "--kind", "mail")
@@ -137,7 +137,7 @@ func testDead(t *testing.T, s *shell) {
 		if got, want := s.ok("dead", "retry", "251"), "1 job brought back\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		s.fails(exitNotFound, []string{"none of these jobs is dead"}, "dead", "retry", "251")
+		s.fails(exitNotFound, []string{"is not dead"}, "dead", "retry", "251")
 		if j := s.find(251); j.State != later.StateReady || j.Attempt != 0 || len(j.Errors) != 1 {
 			t.Errorf("got %+v", j)
 		}

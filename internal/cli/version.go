@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -17,7 +18,7 @@ func versionCommand(a *App) *cobra.Command {
 		Short:   "Print the version",
 		Long:    `Print the version of this program, and of the Go that built it.`,
 		Example: `  later version`,
-		Args:    arguments(cobra.NoArgs),
+		Args:    arguments(),
 		RunE: func(*cobra.Command, []string) error {
 			version, commit := buildVersion()
 			if a.flags.json {
@@ -29,9 +30,15 @@ func versionCommand(a *App) *cobra.Command {
 					Arch    string `json:"arch"`
 				}{version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			return a.printf("later %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return a.printf("%s\n", versionLine())
 		},
 	}
+}
+
+// versionLine is what version and --version print.
+func versionLine() string {
+	version, _ := buildVersion()
+	return fmt.Sprintf("later %s (%s, %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func buildVersion() (version, commit string) {

@@ -32,8 +32,9 @@ like are given to /bin/sh.
 
 An endpoint of --http gets the payload by POST, signed as Standard Webhooks says, when
 there is a key. 2xx is done; 408, 425, 429 and 5xx are retried, after Retry-After; any
-other 4xx and a redirect is dead at once. Addresses that are not public are refused
-without --allow-private.
+other 4xx and a redirect is dead at once, a wrong key or path (401, 403, 404) too, but
+for the statuses of --http-retry. Addresses that are not public are refused without
+--allow-private.
 
 A job may run more than once: when a worker dies under it, another one runs it again.
 Make what it does safe to repeat.`
@@ -76,7 +77,7 @@ func workCommand(a *App) *cobra.Command {
   later work --exec mail='python3 mail.py' --http invoice=https://app.example/jobs/invoice
   later work --queue mail=3 --queue default --exec mail=./mail --exec report=./report
   later work --exec greet='cat > greeting.json' --until-empty`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("budget") && !f.untilEmpty {
@@ -93,7 +94,7 @@ func (f *workFlags) add(a *App, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.handlers.add(cmd)
 	flags.StringArrayVar(&f.queues, "queue", nil, "serve this `queue[=share]`; repeatable; shares divide the slots while all queues have work (default \"default\")")
-	flags.IntVar(&f.concurrency, "concurrency", worker.DefaultConcurrency, "`number` of jobs that run at once")
+	addNumber(flags, &f.concurrency, "concurrency", worker.DefaultConcurrency, 1, worker.MaxConcurrency, "`number` of jobs that run at once")
 	addDuration(flags, &f.lease, "lease", worker.DefaultLease, "time after a crash until another worker takes the job; renewed while the job runs")
 	addDuration(flags, &f.poll, "poll", worker.DefaultPoll, "time between two looks for jobs when there are none")
 	addDuration(flags, &f.drain, "drain-timeout", worker.DefaultDrainTimeout, "time that running jobs have to finish after the first signal")
@@ -112,9 +113,6 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 func (f *workFlags) config(a *App) (worker.Config, error) {
 	version, _ := buildVersion()
 	cfg := worker.Config{Concurrency: f.concurrency, Lease: f.lease, Poll: f.poll, DrainTimeout: f.drain, Name: f.name, Version: version}
-	if f.concurrency < 1 || f.concurrency > worker.MaxConcurrency {
-		return cfg, usageError("--concurrency is %d; it goes from 1 to %d", f.concurrency, worker.MaxConcurrency)
-	}
 	for _, d := range []struct {
 		flag         string
 		value, least time.Duration
@@ -187,7 +185,7 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 		return usageError("--log-retention is %v; it must be more than nothing", f.retention)
 	}
 	config := openConfig{works: true, logger: cfg.Logger, retention: f.retention}
-	handlers, err := f.handlers.handlers(a, cfg.Logger)
+	handlers, err := f.handlers.handlers(a, f.concurrency, cfg.Logger)
 	if err != nil {
 		return err
 	}

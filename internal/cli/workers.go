@@ -17,35 +17,27 @@ import (
 func workersCommand(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "workers",
-		Short: "List the workers that are alive",
-		Long: `List the workers that were alive lately, with the queues that they serve and the kinds
-that they know. A worker tells every 15 seconds that it is alive; one that is silent
-for a minute has died or is cut off, and its jobs run elsewhere once their leases end.`,
+		Short: "List the workers, and which of them are alive",
+		Long: `List the workers that have been heard of in the last minutes, with the queues that they
+serve and the kinds that they know. How many jobs each runs is counted by the leases,
+which reads the whole table.
+
+A worker tells every 15 seconds that it is alive; one that is silent for a minute has
+died or is cut off, and its jobs run elsewhere once their leases end.`,
 		Example: `  later workers
   later workers --json | jq -r '.workers[] | select(.alive | not) | .name'`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(),
 		RunE: a.looking(func(ctx context.Context, store later.Store, _ []string) error {
-			workers, err := store.Workers(ctx)
+			fleet, err := takeFleet(ctx, store)
 			if err != nil {
 				return err
-			}
-			now, err := storeTime(ctx, store)
-			if err != nil {
-				return err
-			}
-			views := []workerView{}
-			for _, w := range workers {
-				views = append(views, viewWorker(w, now))
 			}
 			if a.flags.json {
 				return a.printJSON(struct {
 					Workers []workerView `json:"workers"`
-				}{views})
+				}{fleet.workers})
 			}
-			if len(views) == 0 {
-				return a.printf("no worker is alive\n")
-			}
-			return a.printTable(a.workerTable(views, now))
+			return a.printFleet(fleet)
 		}),
 	}
 }
