@@ -27,8 +27,10 @@ type Record struct {
 	ExpiresAt   time.Time // zero: never
 	Headers     map[string]string
 	CreatedAt   time.Time
-	// Crashes is how many attempts ended with a lost lease: their worker died,
-	// or was cut off. Attempt − Crashes attempts failed.
+	// Failures is how many attempts failed; at MaxAttempts the job is dead.
+	Failures int
+	// Crashes is how many attempts in a row ended with a lost lease: their
+	// worker died, or was cut off. An attempt with a result takes it back to 0.
 	Crashes int
 	// Generation is how often the job was retried from the dead.
 	Generation int
@@ -120,6 +122,8 @@ type Claimed struct {
 	Record
 	Lease Lease
 	Doom  Doom
+	// Now is the database's clock at the claim.
+	Now time.Time
 	// LostWorker and LostAt name the worker whose lease on this job ended
 	// before this claim, and when; empty if there was none.
 	LostWorker string

@@ -18,7 +18,7 @@ type Operator interface {
 	List(ctx context.Context, f Filter) ([]*JobInfo, error)
 
 	// Retry makes a waiting job due now, or brings a dead one back under its
-	// id: with attempt and crashes 0, its generation one higher, due now, its
+	// id: with attempt, failures and crashes 0, its generation one higher, due now, its
 	// errors kept, its expiry removed.
 	Retry(ctx context.Context, id int64) error
 	// Cancel ends a job that is not running at once, and asks the worker of a

@@ -99,7 +99,7 @@ const SuspectCrashes = 2
 // killer). Chosen, not measured. A job with MaxAttempts 1 is dead at the first.
 const CrashLimit = 5
 
-// ClaimRequest asks for jobs. All fields must be set.
+// ClaimRequest asks for jobs. All fields but Thorough must be set.
 type ClaimRequest struct {
 	Queues []QueueLimit
 	Limit  int // of all queues together
@@ -107,6 +107,9 @@ type ClaimRequest struct {
 	Worker string        // the name of the lease's holder
 	Token  int64         // from NewToken, fresh for this call
 	Lease  time.Duration // how long the lease holds
+	// Thorough has the store look at everything that is due, and not only
+	// behind positions that it remembers from earlier claims.
+	Thorough bool
 }
 
 // QueueLimit is a queue and how many jobs are wanted of it.
@@ -160,10 +163,10 @@ type Settlement struct {
 // What an outcome does to the job:
 //
 //	done       deleted
-//	retry      run_at = now + Delay; Errors stored; lease cleared
-//	snoozed    run_at = now + Delay; attempt − 1;   lease cleared
-//	released   run_at unchanged;     attempt − 1;   lease cleared
-//	dead       moved to the dead jobs with Reason and Errors
+//	retry      run_at = now + Delay; failures + 1; crashes 0; Errors stored; lease cleared
+//	snoozed    run_at = now + Delay; attempt − 1;  crashes 0; lease cleared
+//	released   run_at unchanged;     attempt − 1;  lease cleared
+//	dead       moved to the dead jobs with Reason and Errors; failures + 1, unless it was lost
 //	cancelled  deleted
 //	expired    deleted
 //

@@ -65,7 +65,7 @@ type taking struct {
 
 // take leases j, after counting the loss of the lease that it still had.
 func (s *Store) take(j *job, t taking, doom later.Doom) *later.Claimed {
-	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Doom: doom}
+	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Doom: doom, Now: t.now}
 	if j.lease != nil {
 		c.LostWorker, c.LostAt = j.lease.holder, j.lease.until
 		s.record(&j.Record, j.lease, later.OutcomeLost, t.now, "")

@@ -34,7 +34,7 @@ func (s *Store) Retry(ctx context.Context, id int64) error {
 func (s *Store) revive(d *deadJob, now time.Time) {
 	delete(s.dead, d.ID)
 	j := &job{Record: d.Record}
-	j.Attempt, j.Crashes, j.RunAt, j.ExpiresAt = 0, 0, now, time.Time{}
+	j.Attempt, j.Failures, j.Crashes, j.RunAt, j.ExpiresAt = 0, 0, 0, now, time.Time{}
 	j.Generation++
 	s.add(j)
 }

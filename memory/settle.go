@@ -51,12 +51,16 @@ func (s *Store) settle(j *job, end later.Settlement, now time.Time) {
 	case later.OutcomeDead:
 		s.remove(j)
 		j.Errors = copyErrors(end.Errors)
+		if end.Reason != later.DeadLost {
+			j.Failures++
+		}
 		s.dead[j.ID] = &deadJob{Record: j.Record, diedAt: now, reason: end.Reason}
 	case later.OutcomeRetry:
-		j.lease, j.Errors = nil, copyErrors(end.Errors)
+		j.lease, j.Errors, j.Crashes = nil, copyErrors(end.Errors), 0
+		j.Failures = min(j.Failures, later.UnlimitedAttempts-1) + 1
 		s.move(j, inTime(now.Add(end.Delay)))
 	case later.OutcomeSnoozed:
-		j.lease, j.Attempt = nil, max(j.Attempt-1, 0)
+		j.lease, j.Attempt, j.Crashes = nil, max(j.Attempt-1, 0), 0
 		s.move(j, inTime(now.Add(end.Delay)))
 	case later.OutcomeReleased:
 		j.lease, j.Attempt = nil, max(j.Attempt-1, 0)

@@ -242,14 +242,14 @@ where id = ?`
 const updateTaken = `
 update later_job
 set attempt = min(attempt, 2147483647 - ?5) + ?5,
-  crashes = min(max(crashes, 0), 2147483646) + (lease_until is not null),
+  crashes = min(max(crashes, 0), 999999) + (lease_until is not null),
   lease_until = ?1, lease_token = ?2, lease_holder = ?3, claimed_at = ?4
 where id = ?6
 returning ` + jobColumns
 
 // take leases the job with that id, which nobody holds.
 func (s *Store) take(tx transaction, id int64, t taking, doom later.Doom) (*later.Claimed, error) {
-	c := &later.Claimed{Lease: later.Lease{ID: id, Token: t.token}, Doom: doom}
+	c := &later.Claimed{Lease: later.Lease{ID: id, Token: t.token}, Doom: doom, Now: toTime(t.now)}
 	var l logRow
 	var leaseUntil sql.NullInt64
 	var maxAttempts, crashes int64

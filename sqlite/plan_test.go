@@ -38,7 +38,7 @@ var hot = []struct {
 	{"snooze", updateSnoozed, []any{0, 0, 0}, "PRIMARY KEY"},
 	{"release", updateReleased, []any{0, 0}, "PRIMARY KEY"},
 	{"attempt", selectAttempt, []any{0, 0}, "PRIMARY KEY"},
-	{"burial", insertDead, []any{0, "", "", "", 0, 0}, "PRIMARY KEY"},
+	{"burial", insertDead, []any{0, "", "", "", 0, 0, 1}, "PRIMARY KEY"},
 	{"revival", insertRevived, []any{0, 0}, "PRIMARY KEY"},
 	{"dropping a dead job", deleteDead, []any{0}, "PRIMARY KEY"},
 	{"steering", selectForSteering, []any{0}, "PRIMARY KEY"},

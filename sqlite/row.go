@@ -10,7 +10,7 @@ import (
 
 // recordColumns are those that jobs and dead jobs have in common.
 const recordColumns = `id, queue, priority, tenant, kind, run_at, attempt, max_attempts, timeout_ms, expires_at,
-  created_at, crashes, generation, headers, errors, checkpoint, payload`
+  created_at, failures, crashes, generation, headers, errors, checkpoint, payload`
 
 // jobColumns are a job's.
 const jobColumns = recordColumns + `, cancel_at, lease_until, lease_token, lease_holder, claimed_at`
@@ -27,6 +27,7 @@ type recordRow struct {
 	timeout    int64
 	expiresAt  sql.NullInt64
 	createdAt  int64
+	failures   int64
 	crashes    int64
 	generation int64
 	headers    sql.NullString
@@ -37,7 +38,7 @@ type recordRow struct {
 func (r *recordRow) targets() []any {
 	return []any{
 		&r.record.ID, &r.record.Queue, &r.priority, &r.record.Tenant, &r.record.Kind, &r.runAt, &r.attempt, &r.max,
-		&r.timeout, &r.expiresAt, &r.createdAt, &r.crashes, &r.generation, &r.headers, &r.errors, &r.checkpoint,
+		&r.timeout, &r.expiresAt, &r.createdAt, &r.failures, &r.crashes, &r.generation, &r.headers, &r.errors, &r.checkpoint,
 		(*[]byte)(&r.record.Payload),
 	}
 }
@@ -51,6 +52,7 @@ func (r *recordRow) value() later.Record {
 	rec.Timeout = toDuration(r.timeout)
 	rec.ExpiresAt = toOptionalTime(r.expiresAt)
 	rec.CreatedAt = toTime(r.createdAt)
+	rec.Failures = int(r.failures)
 	rec.Crashes = int(r.crashes)
 	rec.Generation = int(r.generation)
 	rec.Headers = readHeaders(r.headers)

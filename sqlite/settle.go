@@ -13,13 +13,14 @@ const (
 	// Parameters: run_at, errors, id, token.
 	updateRetry = `
 update later_job
-set run_at = ?, errors = ?, lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+set run_at = ?, errors = ?, failures = min(failures, 2147483646) + 1, crashes = 0,
+  lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
 where id = ? and lease_token = ?`
 
 	// Parameters: run_at, id, token.
 	updateSnoozed = `
 update later_job
-set run_at = ?, attempt = max(min(attempt, 2147483647) - 1, 0),
+set run_at = ?, attempt = max(min(attempt, 2147483647) - 1, 0), crashes = 0,
   lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
 where id = ? and lease_token = ?`
 
@@ -35,11 +36,14 @@ select ` + attemptColumns + `
 from later_job
 where id = ? and lease_token = ?`
 
-	// Parameters: now, reason, error, errors, id, token.
+	// It replaces the dead job of that id, which is there only if somebody copied
+	// it back by hand and left it.
+	//
+	// Parameters: now, reason, error, errors, id, token, failures to add.
 	insertDead = `
-insert into later_dead_job (` + deadColumns + `)
+insert or replace into later_dead_job (` + deadColumns + `)
 select id, queue, priority, tenant, kind, run_at, attempt, max_attempts, timeout_ms, expires_at,
-  created_at, crashes, generation, headers, ?4, checkpoint, payload, ?1, ?2, ?3
+  created_at, min(failures, 2147483646) + ?7, crashes, generation, headers, ?4, checkpoint, payload, ?1, ?2, ?3
 from later_job
 where id = ?5 and lease_token = ?6`
 )
@@ -119,8 +123,12 @@ func bury(tx transaction, st later.Settlement, now int64) error {
 	if n := len(st.Errors); n > 0 {
 		text = st.Errors[n-1].Error
 	}
+	failed := 1
+	if st.Reason == later.DeadLost {
+		failed = 0
+	}
 	err := changed(tx.exec(insertDead, now, string(st.Reason), sql.NullString{String: text, Valid: text != ""},
-		writeErrors(st.Errors), st.Lease.ID, st.Lease.Token))
+		writeErrors(st.Errors), st.Lease.ID, st.Lease.Token, failed))
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ func diffRecords(got, want later.Record) string {
 	check("expires_at", got.ExpiresAt.IsZero() == want.ExpiresAt.IsZero() && sameTime(got.ExpiresAt, want.ExpiresAt), got.ExpiresAt, want.ExpiresAt)
 	check("headers", maps.Equal(got.Headers, want.Headers), got.Headers, want.Headers)
 	check("created_at", sameTime(got.CreatedAt, want.CreatedAt), got.CreatedAt, want.CreatedAt)
+	check("failures", got.Failures == want.Failures, got.Failures, want.Failures)
 	check("crashes", got.Crashes == want.Crashes, got.Crashes, want.Crashes)
 	check("generation", got.Generation == want.Generation, got.Generation, want.Generation)
 	check("errors", slices.EqualFunc(got.Errors, want.Errors, sameAttemptError), got.Errors, want.Errors)

@@ -46,12 +46,31 @@ func testCrash(t *testing.T, open Open) {
 		c := w.claimOne()
 		equal(t, "attempt", c.Attempt, 3)
 		equal(t, "crashes", c.Crashes, 1)
+		equal(t, "failures", c.Failures, 1)
 		equal(t, "errors", len(c.Errors), 1)
 		w.settle(end(c, later.OutcomeRetry))
 		c = w.claimOne()
 		equal(t, "attempt", c.Attempt, 4)
-		equal(t, "crashes", c.Crashes, 1)
+		equal(t, "failures", c.Failures, 2)
 		equal(t, "lost worker of a later attempt", c.LostWorker, "")
+	})
+
+	// counted: losses count in a row. A job that has lived for long, and has lost
+	// a worker now and then, does not kill its workers.
+	t.Run("an attempt with a result takes the losses back to none", func(t *testing.T) {
+		for _, outcome := range []later.Outcome{later.OutcomeRetry, later.OutcomeSnoozed} {
+			t.Run(string(outcome), func(t *testing.T) {
+				w := newWorld(t, open)
+				w.enqueue(later.Options{})
+				for range later.CrashLimit + 1 {
+					w.lose()
+					c := w.claimOne()
+					equal(t, "crashes", c.Crashes, 1)
+					w.settle(end(c, outcome))
+				}
+				equal(t, "crashes", w.claimOne().Crashes, 0)
+			})
+		}
 	})
 
 	// found. Case 73: the job's row decides, not its worker's.
@@ -174,20 +193,20 @@ func testCrash(t *testing.T, open Open) {
 		w.sweepNone(true)
 	})
 
-	// counted: what a suspect's attempt ends as is counted as for any job.
-	t.Run("a suspect that failed or was released is still a suspect", func(t *testing.T) {
+	// counted: only a result clears a suspect.
+	t.Run("a suspect that was released is still one, and one that failed is not", func(t *testing.T) {
 		w := newWorld(t, open)
 		w.suspect()
-		c := w.sweepOne(true, later.DoomNone)
-		w.settle(end(c, later.OutcomeRetry))
+		w.settle(end(w.sweepOne(true, later.DoomNone), later.OutcomeReleased))
 		w.claimNone()
-		c = w.sweepOne(true, later.DoomNone)
-		equal(t, "attempt", c.Attempt, 4)
+		c := w.sweepOne(true, later.DoomNone)
+		equal(t, "attempt", c.Attempt, 3)
 		equal(t, "crashes", c.Crashes, 2)
 		equal(t, "lost worker", c.LostWorker, "")
-		w.settle(end(c, later.OutcomeReleased))
-		w.claimNone()
-		equal(t, "attempt", w.sweepOne(true, later.DoomNone).Attempt, 4)
+		w.settle(end(c, later.OutcomeRetry))
+		c = w.claimOne()
+		equal(t, "attempt", c.Attempt, 4)
+		equal(t, "crashes", c.Crashes, 0)
 	})
 
 	// kept. Case 136: what kills its workers ends dead, whoever knows its kind.

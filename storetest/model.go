@@ -193,10 +193,15 @@ func (m *model) end(j *modelJob, s later.Settlement) {
 		j.state = gone
 	case later.OutcomeDead:
 		j.state, j.reason, j.Errors = dead, s.Reason, s.Errors
+		if s.Reason != later.DeadLost {
+			j.Failures++
+		}
 	case later.OutcomeRetry:
 		j.Errors, j.due = s.Errors, s.Delay == 0
+		j.Failures, j.Crashes = j.Failures+1, 0
 	case later.OutcomeSnoozed:
 		j.Attempt, j.due = max(j.Attempt-1, 0), s.Delay == 0
+		j.Crashes = 0
 	case later.OutcomeReleased:
 		j.Attempt = max(j.Attempt-1, 0)
 	}

@@ -114,7 +114,7 @@ func (m *model) remove(j *modelJob) {
 // revive brings a dead job back.
 func (m *model) revive(j *modelJob) {
 	j.state, j.due, j.expired, j.cancelled = alive, true, false, false
-	j.Attempt, j.Crashes, j.ExpiresAt = 0, 0, later.Record{}.ExpiresAt
+	j.Attempt, j.Failures, j.Crashes, j.ExpiresAt = 0, 0, 0, later.Record{}.ExpiresAt
 	j.Generation++
 }
 

@@ -91,7 +91,7 @@ func testRetry(t *testing.T, open Open) {
 		w.retry(id)
 		info := w.state(id, later.StateReady)
 		want := dead.Record
-		want.Attempt, want.Crashes, want.Generation, want.RunAt = 0, 0, 1, info.RunAt
+		want.Attempt, want.Failures, want.Crashes, want.Generation, want.RunAt = 0, 0, 0, 1, info.RunAt
 		want.ExpiresAt = info.ExpiresAt
 		equal(t, "expires_at is zero", info.ExpiresAt.IsZero(), true)
 		between(t, "run_at", info.RunAt, dead.DiedAt, info.Now)

@@ -121,18 +121,19 @@ func (w *world) keepsOption(id int64, change func(r *later.Record)) {
 	same("claimed", c.Record)
 	failed := end(c, later.OutcomeRetry)
 	w.settle(failed)
-	want.RunAt, want.Errors = w.find(id).RunAt, failed.Errors
+	want.RunAt, want.Errors, want.Failures = w.find(id).RunAt, failed.Errors, 1
 	c = w.claimThis(id)
 	want.Attempt = 2
 	same("claimed again", c.Record)
 	failed = end(c, later.OutcomeDead)
 	w.settle(failed)
-	want.Errors = failed.Errors
+	want.Errors, want.Failures = failed.Errors, 2
 	same("dead", w.find(id).Record)
 	same("listed dead", w.list(later.Filter{IDs: []int64{id}})[0].Record)
 	w.retry(id)
 	// What a retry from the dead changes, and nothing else.
-	want.Attempt, want.Generation, want.RunAt, want.ExpiresAt = 0, 1, w.find(id).RunAt, time.Time{}
+	want.Attempt, want.Failures, want.Generation = 0, 0, 1
+	want.RunAt, want.ExpiresAt = w.find(id).RunAt, time.Time{}
 	same("revived", w.find(id).Record)
 	c = w.claimThis(id)
 	want.Attempt = 1

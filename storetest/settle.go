@@ -34,7 +34,7 @@ func testSettle(t *testing.T, open Open) {
 		info := w.state(id, later.StateRetry)
 		between(t, "run_at", info.RunAt, before.Now.Add(long), info.Now.Add(long))
 		want := c.Record
-		want.RunAt, want.Errors = info.RunAt, s.Errors
+		want.RunAt, want.Errors, want.Failures = info.RunAt, s.Errors, 1
 		sameRecord(t, "record", info.Record, want)
 		w.noLease(info)
 		w.claimNone()
@@ -103,6 +103,9 @@ func testSettle(t *testing.T, open Open) {
 				between(t, "died at", info.DiedAt, before.Now, info.Now)
 				want := c.Record
 				want.Errors = s.Errors
+				if reason != later.DeadLost {
+					want.Failures = 1
+				}
 				sameRecord(t, "record", info.Record, want)
 				w.claimNone()
 				w.sweepNone(true)
@@ -225,7 +228,7 @@ func testErrorTexts(t *testing.T, open Open) {
 				t.Errorf("logged: got %s, want %s", clip([]byte(got)), clip([]byte(s.Error)))
 			}
 			sameRecord(t, "with "+clip([]byte(s.Error)), info.Record, later.Record{
-				ID: id, Queue: queue, Kind: kind, Payload: []byte(`{}`), RunAt: info.RunAt, Attempt: i + 1,
+				ID: id, Queue: queue, Kind: kind, Payload: []byte(`{}`), RunAt: info.RunAt, Attempt: i + 1, Failures: i + 1,
 				MaxAttempts: later.UnlimitedAttempts, Timeout: later.DefaultTimeout, CreatedAt: info.CreatedAt, Errors: want,
 			})
 		}
@@ -248,6 +251,7 @@ func testErrorTexts(t *testing.T, open Open) {
 		want.Errors = s.Errors
 		sameRecord(t, "claimed", c.Record, want)
 		w.settle(later.Settlement{Lease: c.Lease, Outcome: later.OutcomeDead, Reason: later.DeadFailed, Error: s.Errors[7].Error, Errors: s.Errors})
+		want.Failures++
 		sameRecord(t, "dead", w.find(id).Record, want)
 	})
 }

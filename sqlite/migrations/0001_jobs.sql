@@ -34,17 +34,23 @@ create table later_job (
     constraint timeout_is_1_ms_to_24_days check (timeout_ms between 1 and 2147483647),
   expires_at    integer
     constraint expires_at_is_in_years_1_to_9999 check (expires_at between -62135596800000 and 253402300799999),
-  created_at    integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
+  created_at    integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer))
+    constraint created_at_is_in_years_1_to_9999 check (created_at between -62135596800000 and 253402300799999),
+  failures      integer not null default 0
+    constraint failures_is_a_count check (failures between 0 and 2147483647),
   crashes       integer not null default 0
-    constraint crashes_is_a_count check (crashes >= 0),
+    constraint crashes_is_a_small_count check (crashes between 0 and 1000000),
   generation    integer not null default 0
     constraint generation_is_a_count check (generation >= 0),
-  cancel_at     integer,
+  cancel_at     integer
+    constraint cancel_at_is_in_years_1_to_9999 check (cancel_at between -62135596800000 and 253402300799999),
   -- The lease. It may be cleared by hand, and then the job runs again.
-  lease_until   integer,
+  lease_until   integer
+    constraint lease_until_is_in_years_1_to_9999 check (lease_until between -62135596800000 and 253402300799999),
   lease_token   integer,
   lease_holder  text,
-  claimed_at    integer,
+  claimed_at    integer
+    constraint claimed_at_is_in_years_1_to_9999 check (claimed_at between -62135596800000 and 253402300799999),
   headers       text
     constraint headers_are_a_json_object check (headers is null or json_valid(headers) and json_type(headers) = 'object'),
   errors        text,
@@ -83,6 +89,7 @@ create table later_dead_job (
   timeout_ms    integer not null,
   expires_at    integer,
   created_at    integer not null,
+  failures      integer not null default 0,
   crashes       integer not null,
   generation    integer not null,
   died_at       integer not null,
@@ -163,7 +170,7 @@ where lease_until is not null;
 create view later_job_readable as
 select id, queue, kind, tenant, priority,
   strftime('%Y-%m-%d %H:%M:%f', run_at / 1000.0, 'unixepoch') as run_at,
-  attempt, max_attempts, crashes, generation,
+  attempt, max_attempts, failures, crashes, generation,
   strftime('%Y-%m-%d %H:%M:%f', expires_at / 1000.0, 'unixepoch') as expires_at,
   strftime('%Y-%m-%d %H:%M:%f', created_at / 1000.0, 'unixepoch') as created_at,
   strftime('%Y-%m-%d %H:%M:%f', cancel_at / 1000.0, 'unixepoch') as cancel_at,
@@ -175,7 +182,7 @@ from later_job;
 create view later_dead_job_readable as
 select id, queue, kind, tenant, priority, reason, error,
   strftime('%Y-%m-%d %H:%M:%f', died_at / 1000.0, 'unixepoch') as died_at,
-  attempt, max_attempts, crashes, generation,
+  attempt, max_attempts, failures, crashes, generation,
   strftime('%Y-%m-%d %H:%M:%f', created_at / 1000.0, 'unixepoch') as created_at,
   payload, errors
 from later_dead_job;
