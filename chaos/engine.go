@@ -54,7 +54,7 @@ func openEngine(ctx context.Context, url string) (*engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &engine{Store: store, db: store.DB(), doneTx: store.DoneTx, sql: sqliteDialect}, nil
+		return &engine{Store: store, db: store.DB(), doneTx: store.DoneSQLTx, sql: sqliteDialect}, nil
 	}
 	store, err := postgres.Open(ctx, url, postgres.Config{})
 	if err != nil {

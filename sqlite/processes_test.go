@@ -108,7 +108,7 @@ func finish(ctx context.Context, s *sqlite.Store, c *later.Claimed, dies bool) e
 	if _, err := tx.Exec(insertEffect, c.ID); err != nil {
 		return err
 	}
-	err = s.DoneTx(ctx, tx, c)
+	err = s.DoneSQLTx(ctx, tx, c)
 	if errors.Is(err, later.ErrLeaseLost) {
 		return nil // the effect is taken back, and somebody else does the job
 	}

@@ -8,7 +8,7 @@
 // last commit ran into the next one (group commit), so that a sync is shared.
 //
 // The application may keep its own tables in the same file, and then enqueue
-// ([Store.EnqueueTx]) and settle ([Store.DoneTx]) in its own transactions. SQLite
+// ([Store.EnqueueSQLTx]) and settle ([Store.DoneSQLTx]) in its own transactions. SQLite
 // has one write lock for the whole file: a transaction that holds it makes every
 // other writer wait, in all processes, so keep them short, and inside one use the
 // methods that take the transaction. Any *sql.Tx of the pure-Go driver

@@ -33,9 +33,9 @@ func TestTxContract(t *testing.T) {
 				_, err := tx.ExecContext(ctx, "select 1")
 				return err
 			},
-			Enqueue:     s.EnqueueTx,
-			EnqueueMany: s.EnqueueManyTx,
-			Done:        s.DoneTx,
+			Enqueue:     s.EnqueueSQLTx,
+			EnqueueMany: s.EnqueueManySQLTx,
+			Done:        s.DoneSQLTx,
 		}
 	}
 	t.Run("of the store's DB", func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/later-queue/later"
 )
 
-// EnqueueTx stores a job in the caller's transaction: it is there for workers
+// EnqueueSQLTx stores a job in the caller's transaction: it is there for workers
 // after tx has been committed, and never if tx is rolled back. A request that is
 // refused is refused before any SQL. After an error tx is as it was before, and
 // may be used; only when the disk is full SQLite may have rolled it back.
@@ -18,17 +18,17 @@ import (
 // modernc.org/sqlite on the same file. A delay counts from this call. ctx is
 // looked at once, before the first statement: a statement that is interrupted
 // makes SQLite roll back the whole transaction.
-func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, args later.Args, opts later.Options) (later.Enqueued, error) {
-	done, err := s.EnqueueManyTx(ctx, tx, []later.Request{{Args: args, Options: opts}})
+func (s *Store) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args later.Args, opts later.Options) (later.Enqueued, error) {
+	done, err := s.EnqueueManySQLTx(ctx, tx, []later.Request{{Args: args, Options: opts}})
 	if err != nil {
 		return later.Enqueued{}, err
 	}
 	return done[0], nil
 }
 
-// EnqueueManyTx is [Store.EnqueueTx] for several jobs: all or none. It returns
+// EnqueueManySQLTx is [Store.EnqueueSQLTx] for several jobs: all or none. It returns
 // their ids in the order of the requests.
-func (s *Store) EnqueueManyTx(ctx context.Context, tx *sql.Tx, requests []later.Request) ([]later.Enqueued, error) {
+func (s *Store) EnqueueManySQLTx(ctx context.Context, tx *sql.Tx, requests []later.Request) ([]later.Enqueued, error) {
 	if len(requests) == 0 {
 		return nil, nil
 	}
@@ -52,12 +52,12 @@ delete from later_job
 where id = ? and lease_token = ?
 returning ` + attemptColumns
 
-// DoneTx ends job as done in its handler's own transaction, so that what the
+// DoneSQLTx ends job as done in its handler's own transaction, so that what the
 // handler wrote and the job's end are committed together or not at all: the way
 // to effects that happen exactly once. It returns [later.ErrLeaseLost] when
 // somebody else may have the job by now; then tx must be rolled back. Call it
 // last, return nil after the commit, and the error if the commit fails.
-func (s *Store) DoneTx(ctx context.Context, tx *sql.Tx, job later.Held) error {
+func (s *Store) DoneSQLTx(ctx context.Context, tx *sql.Tx, job later.Held) error {
 	lease := job.HeldLease()
 	err := inCallersTx(ctx, tx, func(tx transaction) error {
 		var l logRow

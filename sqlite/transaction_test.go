@@ -29,7 +29,7 @@ func TestEnqueueTx(t *testing.T) {
 		for _, commit := range []bool{false, true} {
 			tx := begin(t, s.DB())
 			mustExec(t, tx, `insert into users (name) values ('ada')`)
-			if _, err := s.EnqueueTx(t.Context(), tx, work, later.Options{}); err != nil {
+			if _, err := s.EnqueueSQLTx(t.Context(), tx, work, later.Options{}); err != nil {
 				t.Fatal(err)
 			}
 			if commit {
@@ -59,12 +59,12 @@ func TestEnqueueTx(t *testing.T) {
 		mustExec(t, s.DB(), `create trigger refuse before insert on later_job when new.kind = 'refused' begin select raise(abort, 'refused'); end`)
 		tx := begin(t, s.DB())
 		mustExec(t, tx, `insert into orders default values`)
-		_, err := s.EnqueueManyTx(t.Context(), tx, []later.Request{
+		_, err := s.EnqueueManySQLTx(t.Context(), tx, []later.Request{
 			{Args: work}, {Args: work}, {Args: later.RawArgs{JobKind: "refused", Payload: []byte(`{}`)}}, {Args: work},
 		})
 		wantErrorText(t, err, "refused")
 		mustExec(t, tx, `insert into orders default values`)
-		if _, err := s.EnqueueTx(t.Context(), tx, work, later.Options{}); err != nil {
+		if _, err := s.EnqueueSQLTx(t.Context(), tx, work, later.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -82,7 +82,7 @@ func TestEnqueueTx(t *testing.T) {
 		s := openStore(t, tempFile(t), sqlite.Config{NoMigrate: true})
 		mustExec(t, s.DB(), `create table orders (id integer primary key)`)
 		tx := begin(t, s.DB())
-		_, err := s.EnqueueTx(t.Context(), tx, work, later.Options{})
+		_, err := s.EnqueueSQLTx(t.Context(), tx, work, later.Options{})
 		wantError(t, err, later.ErrSchema)
 		wantErrorText(t, err, "later migrate up")
 		mustExec(t, tx, `insert into orders default values`)
@@ -96,9 +96,9 @@ func TestEnqueueTx(t *testing.T) {
 		tx := begin(t, s.DB())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.EnqueueTx(ctx, tx, work, later.Options{})
+		_, err := s.EnqueueSQLTx(ctx, tx, work, later.Options{})
 		wantError(t, err, context.Canceled)
-		if _, err := s.EnqueueTx(t.Context(), tx, work, later.Options{}); err != nil {
+		if _, err := s.EnqueueSQLTx(t.Context(), tx, work, later.Options{}); err != nil {
 			t.Error(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -111,7 +111,7 @@ func TestEnqueueTx(t *testing.T) {
 
 	t.Run("refuses a nil transaction", func(t *testing.T) {
 		s := openStore(t, ":memory:", sqlite.Config{})
-		_, err := s.EnqueueTx(t.Context(), nil, work, later.Options{})
+		_, err := s.EnqueueSQLTx(t.Context(), nil, work, later.Options{})
 		wantErrorText(t, err, "transaction is nil")
 	})
 
@@ -125,7 +125,7 @@ func TestEnqueueTx(t *testing.T) {
 		for now <= begun+2 {
 			now = one[int64](t, s.DB(), clock)
 		}
-		done, err := s.EnqueueTx(t.Context(), tx, work, later.Options{Delay: 30 * time.Second})
+		done, err := s.EnqueueSQLTx(t.Context(), tx, work, later.Options{Delay: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,21 +146,21 @@ func TestNestedWrite(t *testing.T) {
 		tx := begin(t, s.DB())
 		_, err := s.Enqueue(t.Context(), work, later.Options{})
 		wantError(t, err, later.ErrUnavailable)
-		wantErrorText(t, err, "inside a transaction of your own use EnqueueTx")
+		wantErrorText(t, err, "inside a transaction of your own use EnqueueSQLTx")
 
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		_, err = s.Enqueue(ctx, work, later.Options{})
 		wantError(t, err, context.DeadlineExceeded)
 
-		if _, err := s.EnqueueTx(t.Context(), tx, work, later.Options{}); err != nil {
+		if _, err := s.EnqueueSQLTx(t.Context(), tx, work, later.Options{}); err != nil {
 			t.Error(err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Error(err)
 		}
 		if got := len(claim(t, s, 9)); got != 1 {
-			t.Errorf("%s: %d jobs, want the one of EnqueueTx", path, got)
+			t.Errorf("%s: %d jobs, want the one of EnqueueSQLTx", path, got)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestDoneTx(t *testing.T) {
 		for _, c := range []*later.Claimed{first, second, second} {
 			tx := begin(t, s.DB())
 			mustExec(t, tx, `insert into effects values (?)`, c.ID)
-			if err := s.DoneTx(t.Context(), tx, c); err != nil {
+			if err := s.DoneSQLTx(t.Context(), tx, c); err != nil {
 				wantError(t, err, later.ErrLeaseLost)
 				if err := tx.Rollback(); err != nil {
 					t.Fatal(err)
@@ -191,7 +191,7 @@ func TestDoneTx(t *testing.T) {
 		if got := one[int](t, s.DB(), `select count(*) from effects`); got != 1 {
 			t.Errorf("%d effects, want 1", got)
 		}
-		_, err := s.EnqueueTx(t.Context(), nil, nil, later.Options{})
+		_, err := s.EnqueueSQLTx(t.Context(), nil, nil, later.Options{})
 		if !errors.Is(err, later.ErrInvalid) {
 			t.Errorf("got %v", err)
 		}
@@ -206,7 +206,7 @@ func TestNoLog(t *testing.T) {
 	settle(t, s, later.Settlement{Lease: claimOne(t, s).Lease, Outcome: later.OutcomeDone})
 	held := claimOne(t, s)
 	tx := begin(t, s.DB())
-	if err := s.DoneTx(t.Context(), tx, held); err != nil {
+	if err := s.DoneSQLTx(t.Context(), tx, held); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -118,7 +118,7 @@ func (w *writer) gaveUp(ctx context.Context) error {
 }
 
 // lockHeld helps whoever waits for a lock that is their own.
-const lockHeld = "another transaction holds the file's write lock (inside a transaction of your own use EnqueueTx or DoneTx)"
+const lockHeld = "another transaction holds the file's write lock (inside a transaction of your own use EnqueueSQLTx or DoneSQLTx)"
 
 func (w *writer) loop() {
 	defer close(w.ended)

@@ -215,7 +215,7 @@ func TestWriter(t *testing.T) {
 	t.Run("gives up after the busy timeout, and says what may be wrong", func(t *testing.T) {
 		s, _, unlock := blockedStore(t, Config{BusyTimeout: 50 * time.Millisecond})
 		_, err := s.Insert(t.Context(), job())
-		if !errors.Is(err, later.ErrUnavailable) || !strings.Contains(err.Error(), "use EnqueueTx") {
+		if !errors.Is(err, later.ErrUnavailable) || !strings.Contains(err.Error(), "use EnqueueSQLTx") {
 			t.Errorf("got %v, want ErrUnavailable with an advice", err)
 		}
 		unlock()

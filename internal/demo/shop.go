@@ -47,7 +47,7 @@ func openShop(ctx context.Context, at place) (*shop, error) {
 		}
 		return &shop{
 			db: store.DB(), store: store,
-			enqueueTx: store.EnqueueTx, doneTx: store.DoneTx, jobTable: "later_job",
+			enqueueTx: store.EnqueueSQLTx, doneTx: store.DoneSQLTx, jobTable: "later_job",
 		}, nil
 	}
 	store, err := postgres.Open(ctx, at.DB, postgres.Config{Schema: at.Schema})
