@@ -87,10 +87,15 @@ func newPlace(t *testing.T) *place {
 func (p *place) exec(t *testing.T, text string) {
 	t.Helper()
 	for _, s := range statements(text) {
-		if _, err := p.db.ExecContext(t.Context(), strings.ReplaceAll(s, "later.", p.schema+".")); err != nil {
+		if _, err := p.db.ExecContext(t.Context(), p.inSchema(s)); err != nil {
 			t.Fatalf("%v in\n%s", err, s)
 		}
 	}
+}
+
+// inSchema is a statement of the page for the test's own schema.
+func (p *place) inSchema(statement string) string {
+	return strings.NewReplacer("later.", p.schema+".", "schema later ", "schema "+p.schema+" ").Replace(statement)
 }
 
 // job42 enqueues job 42.
@@ -136,9 +141,14 @@ func TestPlainSQL(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
+		conn, err := store.DB().Conn(t.Context()) // for the page's own transaction
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
 		for _, block := range blocks(t, "sqlite", "SQLite") {
 			for _, s := range statements(block) {
-				if _, err := store.DB().ExecContext(t.Context(), s); err != nil {
+				if _, err := conn.ExecContext(t.Context(), s); err != nil {
 					t.Fatalf("%v in\n%s", err, s)
 				}
 			}
