@@ -182,8 +182,8 @@ func (a *App) printGroups(groups []deadGroup, more bool) error {
 }
 
 func (a *App) printDead(jobs []*later.JobInfo, next string) error {
-	t := terminal.NewTable(terminal.Column{Title: "id", Right: true}, terminal.Column{Title: "kind", Max: 30}, terminal.Column{Title: "queue", Max: 20},
-		terminal.Column{Title: "tenant", Max: 20}, terminal.Column{Title: "died"}, terminal.Column{Title: "reason"}, terminal.Column{Title: "error", Max: 100, Rest: true})
+	t := terminal.NewTable(terminal.Column{Title: "id", Right: true}, terminal.Column{Title: "kind", Max: 30}, terminal.Column{Title: "queue", Max: 20, Drop: 2},
+		terminal.Column{Title: "tenant", Max: 20, Drop: 1}, terminal.Column{Title: "died"}, terminal.Column{Title: "reason"}, terminal.Column{Title: "error", Max: 100, Rest: true})
 	for _, j := range jobs {
 		t.Cells(terminal.Cell{Text: formatID(j.ID)}, terminal.Cell{Text: j.Kind}, terminal.Cell{Text: j.Queue}, terminal.Cell{Text: j.Tenant},
 			terminal.Cell{Text: strings.TrimPrefix(when(j), "died ")}, terminal.Cell{Text: string(j.DeadReason), Paint: a.palette.Bad},

@@ -83,9 +83,9 @@ func (a *App) list(ctx context.Context, store later.Store, filter later.Filter) 
 
 func (a *App) jobTable(jobs []*later.JobInfo) *terminal.Table {
 	t := terminal.NewTable(
-		terminal.Column{Title: "id", Right: true}, terminal.Column{Title: "state"}, terminal.Column{Title: "queue", Max: 20},
-		terminal.Column{Title: "kind", Max: 30}, terminal.Column{Title: "tenant", Max: 20}, terminal.Column{Title: "attempt", Right: true},
-		terminal.Column{Title: "when"}, terminal.Column{Title: "payload", Max: 60, Rest: true})
+		terminal.Column{Title: "id", Right: true}, terminal.Column{Title: "state"}, terminal.Column{Title: "queue", Max: 20, Drop: 2},
+		terminal.Column{Title: "kind", Max: 30}, terminal.Column{Title: "tenant", Max: 20, Drop: 1}, terminal.Column{Title: "attempt", Right: true, Drop: 4},
+		terminal.Column{Title: "when"}, terminal.Column{Title: "payload", Max: 60, Rest: true, Drop: 3})
 	for _, j := range jobs {
 		t.Cells(terminal.Cell{Text: formatID(j.ID)}, a.stateCell(j.State), terminal.Cell{Text: j.Queue}, terminal.Cell{Text: j.Kind},
 			terminal.Cell{Text: j.Tenant}, terminal.Cell{Text: attempts(j)}, terminal.Cell{Text: when(j)}, terminal.Cell{Text: payloadLine(j.Payload)})

@@ -126,7 +126,8 @@ func (a *App) jobText(j *later.JobInfo, reason why.Reason, full bool) string {
 	}
 	if len(j.Log) > 0 {
 		b.WriteString("\n" + a.section("log"))
-		b.WriteString(indent(strings.Join(a.logTable(j.Log).Lines(0, a.palette.Faint), "\n")))
+		width, _ := terminal.Size(a.Out)
+		b.WriteString(indent(strings.Join(a.logTable(j.Log).Lines(max(0, width-2), a.palette.Faint), "\n")))
 	}
 	return b.String()
 }
@@ -171,7 +172,7 @@ func (a *App) section(title string) string { return a.palette.Strong(title) + "\
 
 func (a *App) logTable(log []later.LogEntry) *terminal.Table {
 	t := terminal.NewTable(terminal.Column{Title: "attempt", Right: true}, terminal.Column{Title: "outcome"}, terminal.Column{Title: "finished"},
-		terminal.Column{Title: "took", Right: true}, terminal.Column{Title: "worker", Max: 40}, terminal.Column{Title: "error", Max: 100})
+		terminal.Column{Title: "took", Right: true}, terminal.Column{Title: "worker", Max: 40}, terminal.Column{Title: "error", Max: 100, Rest: true})
 	for _, l := range log {
 		took := ""
 		if !l.StartedAt.IsZero() {

@@ -65,7 +65,7 @@ func viewWorker(w later.WorkerInfo, now time.Time) workerView {
 }
 
 func (a *App) workerTable(workers []workerView, now time.Time) *terminal.Table {
-	t := terminal.NewTable(terminal.Column{Title: "worker", Max: 40}, terminal.Column{Title: "seen"}, terminal.Column{Title: "up"},
+	t := terminal.NewTable(terminal.Column{Title: "worker", Max: 40}, terminal.Column{Title: "seen"}, terminal.Column{Title: "up", Drop: 1},
 		terminal.Column{Title: "running", Right: true}, terminal.Column{Title: "queues", Max: 40}, terminal.Column{Title: "kinds", Rest: true})
 	for _, w := range workers {
 		seen := terminal.Cell{Text: age.Relative(*w.SeenAt, now), Paint: a.palette.Good}

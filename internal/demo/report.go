@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/later-queue/later"
@@ -105,30 +106,55 @@ func (r *report) further(config Config, at place, t *Tally) {
 		r.line("  Everything is removed now. With --keep it stays, and you are told how to look at it.")
 		return
 	}
-	where, sql, jobs, shop := " --db "+shellWord(open.Redact(at.DB)), "psql "+shellWord(open.Redact(at.DB))+" -c ", at.quotedSchema()+".", at.quotedSchema()+"."
+	// The database in a variable: so no command is wider than the terminal.
+	db, where := open.Redact(at.DB), []string{"--db", `"$db"`}
+	sql, jobs, shop := []string{"psql", `"$db"`, "-c"}, at.quotedSchema()+".", at.quotedSchema()+"."
 	if file, ok := at.sqliteFile(); ok {
-		sql, jobs, shop = "sqlite3 "+shellWord(file)+" ", "later_", ""
+		db, where = file, []string{"--db", `sqlite:"$db"`}
+		sql, jobs, shop = []string{"sqlite3", `"$db"`}, "later_", ""
 	} else {
-		where += " --schema " + shellWord(at.Schema)
+		where = append(where, "--schema", shellWord(at.Schema))
 	}
+	query := func(text string) { r.command(append(slices.Clone(sql), shellWord(text))...) }
+	later := strings.Fields(config.Command)
+	r.line("  The database:")
+	r.command("db=" + shellWord(db))
 	r.line("  The dead jobs:")
-	r.line("    %s dead list%s", config.Command, where)
+	r.command(slices.Concat(later, []string{"dead", "list"}, where)...)
 	if len(t.Dead) > 0 {
-		r.line("    %s dead show %d%s", config.Command, t.Dead[0].ID, where)
+		r.command(slices.Concat(later, []string{"dead", "show", fmt.Sprint(t.Dead[0].ID)}, where)...)
 	}
-	r.line("    %s", sql+shellWord("select id, reason, error from "+jobs+"dead_job"))
+	query("select id, reason, error from " + jobs + "dead_job")
 	r.line("  The orders that are confirmed, and the confirmations:")
-	r.line("    %s", sql+shellWord("select count(distinct order_id), count(*) from "+shop+"confirmation"))
+	query("select count(distinct order_id), count(*) from " + shop + "confirmation")
 	r.line("  The mails, and what the workers said:")
 	r.line("    %s", filepath.Join(at.Dir, outboxFile))
 	r.line("    %s", filepath.Join(at.Dir, "worker-*.log"))
 	r.line("  Remove it all:")
 	if config.Dir == "" {
-		r.line("    rm -r %s", shellWord(at.Dir))
+		r.command("rm", "-r", shellWord(at.Dir))
 	}
 	if at.Schema != "" {
-		r.line("    %s", sql+shellWord("drop schema "+at.quotedSchema()+" cascade"))
+		query("drop schema " + at.quotedSchema() + " cascade")
 	}
+}
+
+// command is a line to be copied into a shell. One that is wider than the
+// terminal goes on in another line as a shell reads it.
+func (r *report) command(words ...string) {
+	line := "   "
+	for i, word := range words {
+		behind := 0
+		if i < len(words)-1 {
+			behind = len(` \`)
+		}
+		if i > 0 && terminal.Width(line)+1+terminal.Width(word)+behind > r.width {
+			r.line(`%s \`, line)
+			line = "     "
+		}
+		line += " " + word
+	}
+	r.line("%s", line)
 }
 
 // shellWord quotes a word for a POSIX shell where that is needed.

@@ -16,8 +16,12 @@ type Table struct {
 type Column struct {
 	Title string
 	Right bool // numbers
-	// Max is the widest that the column may be; 0 is any.
+	// Max is the widest that the column may be, and lets it be cut to fit the
+	// terminal; 0 is any width, and never cut.
 	Max int
+	// Drop: the column goes when the table is too wide even so, the lowest
+	// first; one without any text goes before all others. 0 stays.
+	Drop int
 	// Rest: the column takes what is left of the line, and is cut there. Only
 	// one column can be that.
 	Rest bool
@@ -57,11 +61,15 @@ func (t *Table) Cells(cells ...Cell) {
 // Len is the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// minimumRest is how narrow a Rest column gets before the line is left to wrap.
-const minimumRest = 10
+// minimumRest and minimumColumn are how narrow a Rest column and one with a Max
+// get. Chosen: a name is still told from its neighbours.
+const (
+	minimumRest   = 10
+	minimumColumn = 8
+)
 
-// Lines returns the head, painted, and the rows. width is the terminal's, for
-// the column that takes the rest; 0 is endless.
+// Lines returns the head, painted, and the rows. width is the terminal's, into
+// which the columns are fitted; 0 is endless.
 func (t *Table) Lines(width int, head Paint) []string {
 	widths := t.widths(width)
 	title := make([]Cell, len(t.columns))
@@ -81,24 +89,81 @@ func (t *Table) Print(w io.Writer, width int, head Paint) error {
 	return err
 }
 
+// widths fits the columns into width: first the one that takes the rest gets
+// narrower, then the widest of those with a Max, and at last columns go, in the
+// order of their Drop. What does not fit even so is left to wrap.
 func (t *Table) widths(width int) []int {
-	widths := make([]int, len(t.columns))
-	total, rest := 0, -1
+	dropped := make([]bool, len(t.columns))
+	widths, fits := t.fit(width, dropped)
+	if fits {
+		return widths
+	}
 	for i, c := range t.columns {
+		dropped[i] = c.Drop > 0 && t.isEmpty(i)
+	}
+	for widths, fits = t.fit(width, dropped); !fits; widths, fits = t.fit(width, dropped) {
+		next := -1
+		for i, c := range t.columns {
+			if c.Drop > 0 && !dropped[i] && (next < 0 || c.Drop < t.columns[next].Drop) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		dropped[next] = true
+	}
+	return widths
+}
+
+// fit is widths without the dropped columns, whose width is -1.
+func (t *Table) fit(width int, dropped []bool) (widths []int, fits bool) {
+	widths = make([]int, len(t.columns))
+	over, rest := -len(gap)-width, -1
+	for i, c := range t.columns {
+		if dropped[i] {
+			widths[i] = -1
+			continue
+		}
 		widths[i] = Width(c.Title)
 		for _, row := range t.rows {
 			widths[i] = max(widths[i], Width(row[i].Text))
 		}
-		total += widths[i] + len(gap)
+		over += widths[i] + len(gap)
 		if c.Rest {
 			rest = i
 		}
 	}
-	total -= len(gap)
-	if width > 0 && rest >= 0 && total > width {
-		widths[rest] = max(widths[rest]-(total-width), minimumRest)
+	if width <= 0 || over <= 0 {
+		return widths, true
 	}
-	return widths
+	if rest >= 0 {
+		cut := min(over, max(0, widths[rest]-minimumRest))
+		widths[rest] -= cut
+		over -= cut
+	}
+	for ; over > 0; over-- {
+		widest := -1
+		for i, c := range t.columns {
+			if c.Max > 0 && widths[i] > max(minimumColumn, Width(c.Title)) && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return widths, false
+		}
+		widths[widest]--
+	}
+	return widths, true
+}
+
+func (t *Table) isEmpty(column int) bool {
+	for _, row := range t.rows {
+		if row[column].Text != "" {
+			return false
+		}
+	}
+	return true
 }
 
 const gap = "  "
@@ -106,6 +171,9 @@ const gap = "  "
 func (t *Table) line(cells []Cell, widths []int) string {
 	var b strings.Builder
 	for i, cell := range cells {
+		if widths[i] < 0 {
+			continue
+		}
 		text := Clip(cell.Text, widths[i])
 		pad := strings.Repeat(" ", max(0, widths[i]-Width(text)))
 		if cell.Paint != nil {
@@ -116,7 +184,7 @@ func (t *Table) line(cells []Cell, widths []int) string {
 		} else if i < len(cells)-1 {
 			text += pad
 		}
-		if i > 0 {
+		if b.Len() > 0 {
 			b.WriteString(gap)
 		}
 		b.WriteString(text)
