@@ -15,6 +15,9 @@ type attempt struct {
 	claimed *later.Claimed
 	handler *later.Handler // nil: not to be run
 	suspect bool           // from the sweep; one runs at a time
+	// claimedAt is when the claim's answer came, by the monotonic clock.
+	claimedAt time.Time
+	worker    string // the name of its worker
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -35,6 +38,8 @@ type attempt struct {
 	solo      bool // settled alone: a batch with it failed
 	fallbacks int  // how much of its text was given up to get it stored
 	tries     int
+	troubled  bool // logged that it could not be stored
+	givenIn   bool // logged that nothing more can be given up of it
 	retryAt   time.Time
 }
 
@@ -49,10 +54,20 @@ const (
 
 func (a *attempt) lease() later.Lease { return a.claimed.Lease }
 
+// now is the database's clock, as far as it is known: what it was at the claim,
+// and what has passed since then. It is never ahead of it, but for the drift of
+// two clocks during one attempt.
+func (a *attempt) now() time.Time {
+	if a.claimed.Now.IsZero() {
+		return time.Now()
+	}
+	return a.claimed.Now.Add(time.Since(a.claimedAt))
+}
+
 // attrs are what identifies the attempt in the log.
 func (a *attempt) attrs(more ...any) []any {
 	c := a.claimed
-	return append([]any{"job", c.ID, "kind", c.Kind, "queue", c.Queue, "tenant", c.Tenant, "attempt", c.Attempt}, more...)
+	return append([]any{"job", c.ID, "kind", c.Kind, "queue", c.Queue, "tenant", c.Tenant, "attempt", c.Attempt, "worker", a.worker}, more...)
 }
 
 // start runs the job in a goroutine of its own. It returns false, and does
@@ -106,9 +121,7 @@ func (r *run) finish(a *attempt, e ending) {
 	a.executing = false
 	delete(r.executing, a)
 	a.endContext()
-	if a.suspect {
-		r.suspects--
-	}
+	r.endSuspect(a)
 	if a.abandoned {
 		r.abandoned--
 	} else {
@@ -140,7 +153,7 @@ func (j judge) safely(e ending) (v verdict) {
 }
 
 func (r *run) judge(a *attempt) judge {
-	j := judge{claimed: a.claimed, worker: r.id.name, grace: r.cfg.Grace, now: time.Now()}
+	j := judge{claimed: a.claimed, worker: r.id.name, grace: r.cfg.Grace, now: a.now()}
 	if a.handler != nil {
 		j.backoff = a.handler.Config().Backoff
 	}
@@ -173,13 +186,14 @@ func (r *run) freeSlot(a *attempt) {
 func (r *run) loseLease(a *attempt, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// After DoneTx the job is in the hands of the handler's transaction.
+	// After DoneTx the job is in the hands of the handler's transaction, until
+	// a renewal shows that it was rolled back.
 	if a.stage != active || a.lost || a.claimed.SettledInTx() {
 		return
 	}
 	a.lost = true
 	r.counters.add(func(s *Stats) { s.LostLeases++ })
-	r.log.Warn(message, a.attrs("worker", r.id.name)...)
+	r.log.Warn(message, a.attrs()...)
 	r.interrupt(a, later.ErrLeaseLost)
 }
 
@@ -211,6 +225,7 @@ func (r *run) abandon(a *attempt) {
 	a.abandoned = true
 	r.running--
 	r.abandoned++
+	r.endSuspect(a) // one that hangs must not keep the others waiting for ever
 	r.counters.add(func(s *Stats) { s.AbandonedTotal++ })
 	r.giveUp(a, cause)
 	if r.abandoned >= r.cfg.Concurrency {

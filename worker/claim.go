@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/later-queue/later"
@@ -28,10 +30,11 @@ func (r *run) waitForClaim(poll *time.Timer) bool {
 		r.mu.Lock()
 		ready := r.free() > 0 && r.shares.anyMore()
 		stopping := r.stopping
-		idle := !ready && r.busy+r.hooking+r.waiting() == 0
+		// Abandoned handlers may never return, and have no results to wait for.
+		idle := !ready && r.busy-r.abandoned+r.hooking+r.waiting() == 0
 		if r.untilEmpty && idle && r.touched {
-			// Jobs may have made jobs.
-			r.touched = false
+			// Jobs may have made jobs, and a store may have passed over some.
+			r.touched, r.thorough = false, true
 			r.shares.refresh()
 			ready, idle = true, false
 		}
@@ -75,10 +78,11 @@ func (r *run) endEmpty() {
 // claim asks the store once and starts what it gets.
 func (r *run) claim() {
 	r.mu.Lock()
-	limits := r.shares.divide(r.free(), r.cfg.Concurrency)
+	limits := r.shares.divide(min(r.free(), r.claimLimit), r.cfg.Concurrency)
 	for _, limit := range limits {
 		r.claiming += limit.Limit
 	}
+	thorough := r.thorough
 	r.mu.Unlock()
 	if len(limits) == 0 {
 		return
@@ -91,6 +95,7 @@ func (r *run) claim() {
 	}()
 	req := later.ClaimRequest{
 		Queues: limits, Kinds: r.kinds, Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
+		Thorough: thorough,
 	}
 	for _, limit := range limits {
 		req.Limit += limit.Limit
@@ -100,6 +105,7 @@ func (r *run) claim() {
 	leaseEnds := time.Now().Add(r.cfg.Lease)
 	ctx, cancel := r.op(r.claimBound())
 	jobs, err := r.store.Claim(ctx, req)
+	r.adaptClaims(req.Limit, err, ctx.Err())
 	cancel()
 	if !r.answered("claim", err) {
 		return
@@ -110,9 +116,26 @@ func (r *run) claim() {
 	})
 	r.mu.Lock()
 	r.shares.learn(limits, jobs)
+	if !r.shares.anyMore() {
+		r.thorough = false // every queue has been asked
+	}
 	r.mu.Unlock()
 	for _, c := range jobs {
-		r.take(&attempt{claimed: c}, leaseEnds)
+		r.take(&attempt{claimed: c, claimedAt: time.Now()}, leaseEnds)
+	}
+}
+
+// adaptClaims learns from a claim how many jobs the next may ask for: half as
+// many when its bound cut it off, since jobs with huge payloads may be what took
+// so long, and twice as many when it worked.
+func (r *run) adaptClaims(asked int, err, ended error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.claimLimit = min(2*r.claimLimit, r.cfg.Concurrency)
+	case errors.Is(ended, context.DeadlineExceeded):
+		r.claimLimit = max(1, asked/2)
 	}
 }
 
@@ -145,6 +168,7 @@ func (r *run) answered(op string, err error) bool {
 // take does with a claimed job what is to be done with it: run it, end it, or
 // give it back.
 func (r *run) take(a *attempt, leaseEnds time.Time) {
+	a.worker = r.id.name
 	c := a.claimed
 	if c.Doom != later.DoomNone {
 		r.end(a, r.judge(a).doom())

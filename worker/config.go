@@ -35,6 +35,12 @@ const (
 	MinLease = time.Second
 	// MaxConcurrency bounds the slots, and with them one claim. Chosen.
 	MaxConcurrency = 10_000
+	// MinSnooze is the shortest delay that a snooze gets. A job that always
+	// snoozes for 0 would keep a worker and its database busy without a pause,
+	// and a Drain would never end. Chosen: far above a round trip to the
+	// database, and below DefaultPoll, which is how soon an idle worker sees
+	// the job again anyway.
+	MinSnooze = 100 * time.Millisecond
 	// HookTimeout bounds a call of OnError or OnDead. Chosen, not measured.
 	HookTimeout = 10 * time.Second
 )

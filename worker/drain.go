@@ -46,9 +46,13 @@ func (r *run) checkSchema() bool {
 }
 
 // upkeep starts the loops beside the claims. A Drain sweeps when it runs out of
-// jobs, and needs nobody to see it.
+// jobs.
 func (r *run) upkeep() {
 	r.loops.Go(func() { r.every(jitter(r.cfg.Poll), r.cfg.Poll, r.watchCancels) })
+	r.mu.Lock()
+	r.hasBeats = true
+	r.mu.Unlock()
+	r.loops.Go(r.beatLoop)
 	if r.untilEmpty {
 		r.loops.Go(r.maintain)
 		return
@@ -59,16 +63,13 @@ func (r *run) upkeep() {
 	r.loops.Go(func() {
 		r.every(time.Second+time.Duration(rand.Float64()*float64(10*time.Second)), maintainEvery, r.maintain)
 	})
-	r.loops.Go(func() {
-		r.beat()
-		r.every(jitter(beatEvery), beatEvery, r.beat)
-	})
 }
 
 // drain ends the run: it is called after claiming has been stopped, and returns
 // at the hard deadline or earlier.
 func (r *run) drain() error {
-	r.log.Info("worker stops", "worker", r.id.name)
+	r.log.Info("worker drains", "worker", r.id.name)
+	defer r.log.Info("worker stopped", "worker", r.id.name)
 	claimed := make(chan struct{})
 	go func() {
 		r.claims.Wait()
@@ -92,9 +93,7 @@ func (r *run) drain() error {
 		r.releaseAll()
 		r.await(settled, r.hardDeadline)
 	}
-	if !r.untilEmpty {
-		r.leave()
-	}
+	r.leave()
 	r.endOps()
 	over := make(chan struct{})
 	go func() {
@@ -166,7 +165,7 @@ func (r *run) interruptAll() {
 	defer r.mu.Unlock()
 	for _, a := range r.attempts {
 		if a.stage == active {
-			r.log.Warn("drain deadline passed, interrupting job", a.attrs("worker", r.id.name)...)
+			r.log.Warn("job is interrupted, its worker stops", a.attrs()...)
 			r.interrupt(a, later.ErrShutdown)
 		}
 	}
@@ -183,7 +182,7 @@ func (r *run) releaseAll() {
 		}
 		a.leaseTimer.Stop()
 		a.abandonTimer.Stop()
-		r.log.Error("handler does not return, its job is left to others", a.attrs("worker", r.id.name)...)
+		r.log.Error("handler does not return, its job is left to others", a.attrs()...)
 		r.giveUp(a, context.Cause(a.ctx))
 	}
 }
@@ -192,11 +191,20 @@ func (r *run) releaseAll() {
 // database that is away.
 func (r *run) leave() {
 	left := min(time.Until(r.hardDeadline()), leaveBound)
-	if left <= 0 || r.isAway() {
+	r.mu.Lock()
+	listed := r.hasBeats
+	r.mu.Unlock()
+	if left <= 0 || !listed || r.isAway() {
 		return
 	}
 	ctx, cancel := r.op(left)
 	defer cancel()
+	// A beat that came after the goodbye would put the worker on the list again.
+	r.endBeats()
+	select {
+	case <-r.beatsOver:
+	case <-ctx.Done():
+	}
 	if err := r.store.Leave(ctx, r.id.name); err != nil {
 		r.log.Warn("worker could not be taken off the list", "worker", r.id.name, "err", err)
 	}

@@ -52,6 +52,16 @@ func TestDrain(t *testing.T) {
 		})
 	})
 
+	t.Run("it has the store look at everything before it says that nothing is due", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			b.drain(handle(noop), worker.Config{})
+			claims := b.store.called("claim")
+			if last := claims[len(claims)-1].arg.(later.ClaimRequest); !last.Thorough {
+				t.Errorf("got %+v as the last claim, want a thorough one", last)
+			}
+		})
+	})
+
 	t.Run("it can be called again, and counts anew", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			w := b.worker(handle(noop), worker.Config{})

@@ -45,7 +45,8 @@ func (e *DrainError) Error() string {
 	if len(e.Unsettled) > 0 {
 		parts = append(parts, "result not stored: "+nameJobs(e.Unsettled))
 	}
-	return ErrDrainDeadline.Error() + "; " + strings.Join(parts, "; ")
+	// Not ErrDrainDeadline's text: a second signal is no deadline.
+	return "worker: jobs left behind; " + strings.Join(parts, "; ")
 }
 
 // Is makes errors.Is(err, ErrDrainDeadline) true.

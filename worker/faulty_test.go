@@ -21,6 +21,7 @@ type faulty struct {
 	before func(op string, arg any) error // the operation does not happen
 	after  func(op string, arg any) error // it happens, and its answer is lost
 	hang   func(ctx context.Context, op string, arg any) error
+	alter  func(c *later.Claimed) // what a claim returns
 	calls  []storeCall
 }
 
@@ -105,6 +106,11 @@ func (f *faulty) CheckSchema(ctx context.Context) error {
 func (f *faulty) Claim(ctx context.Context, req later.ClaimRequest) (jobs []*later.Claimed, err error) {
 	err = f.do(ctx, "claim", req, func() (int, error) {
 		jobs, err = f.Store.Claim(ctx, req)
+		for _, c := range jobs {
+			if f.alter != nil {
+				f.alter(c)
+			}
+		}
 		return len(jobs), err
 	})
 	if err != nil {

@@ -15,6 +15,11 @@ func (r *run) tell(a *attempt) {
 	if f.Reason != "" {
 		r.hook("OnDead", a, f, r.cfg.OnDead)
 	}
+	r.told(a)
+}
+
+// told gives back the slot that the hooks needed.
+func (r *run) told(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hooking--
@@ -36,7 +41,7 @@ func (r *run) hook(name string, a *attempt, f Failure, call func(context.Context
 		defer func() {
 			if value := recover(); value != nil {
 				err := fmt.Errorf("hook %s: %w", name, &PanicError{Value: value})
-				r.log.Error("hook panicked", a.attrs("worker", r.id.name, "err", err)...)
+				r.log.Error("hook panicked", a.attrs("err", err)...)
 			}
 		}()
 		call(ctx, f)
@@ -47,7 +52,7 @@ func (r *run) hook(name string, a *attempt, f Failure, call func(context.Context
 		select {
 		case <-done:
 		default:
-			r.log.Error("hook does not return", a.attrs("worker", r.id.name, "err", fmt.Errorf("hook %s: %w", name, ctx.Err()))...)
+			r.log.Error("hook does not return", a.attrs("err", fmt.Errorf("hook %s: %w", name, ctx.Err()))...)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type outage struct {
 	tries int
 }
 
-// failed notes that op failed and returns how long to wait before the next try.
+// fail notes that op failed and returns how long to wait before the next try.
 func (o *outages) fail(op string, err error) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -58,7 +58,7 @@ func TestOutages(t *testing.T) {
 			b.store.failing(nil)
 			b.sleep(10 * time.Second)
 			b.wantOutcomes(id, "lost done")
-			b.wantLines(1, "WARN result refused, the lease was lost", "job=1", "worker="+one.Name())
+			b.wantLines(1, "WARN result refused, the lease was lost", "job=1", "attempt=1")
 			if s := one.Stats(); s.Refused != 1 || s.Unclear != 0 || s.Outcomes[later.OutcomeDone] != 0 {
 				t.Errorf("got %+v, want one refused result", s)
 			}

@@ -29,8 +29,8 @@ type verdict struct {
 	failure    *Failure
 	// err is how the handler ended, nil if well.
 	err error
-	// inTx: the handler settled the job in a transaction of its own, so that
-	// being refused is what shows that it was committed.
+	// inTx: the handler settled the job in a transaction of its own, which may
+	// still lock the row.
 	inTx bool
 }
 
@@ -52,10 +52,13 @@ type judge struct {
 func (j judge) decide(e ending) verdict {
 	err := j.failureOf(e)
 	v := verdict{settlement: later.Settlement{Lease: j.claimed.Lease}, err: err, inTx: j.claimed.SettledInTx()}
+	// Also when that transaction is known to have been rolled back: the handler
+	// means the job to be done with it, not without.
+	settled := j.claimed.SettledMarks() > 0
 	switch {
-	case v.inTx && err == nil:
+	case settled && err == nil:
 		err = errNotCommitted
-	case v.inTx:
+	case settled:
 		err = fmt.Errorf("%w: %w", errNotCommitted, err)
 	}
 	if err == nil {
@@ -67,9 +70,10 @@ func (j judge) decide(e ending) verdict {
 	case errors.Is(e.cause, later.ErrCancelled):
 		v.settlement.Outcome = later.OutcomeCancelled
 		v.settlement.Error = later.CleanText(errorText(err), later.MaxErrorBytes)
-	case snoozed:
+	case snoozed && !later.IsPermanent(err) && !errors.Is(e.cause, later.ErrTimeout):
+		// Not after a timeout: a job that always takes too long would never end.
 		v.settlement.Outcome = later.OutcomeSnoozed
-		v.settlement.Delay = delay
+		v.settlement.Delay = max(delay, MinSnooze)
 	case errors.Is(e.cause, later.ErrShutdown), errors.Is(e.cause, later.ErrLeaseLost):
 		// Not the job's fault. After a lost lease this is only accepted when
 		// nobody else has taken the job.
@@ -106,8 +110,8 @@ func (j judge) failureOf(e ending) error {
 // fail fills in v for a failed attempt: a retry, or the job is dead.
 func (j judge) fail(v *verdict, e ending, err error) {
 	c := j.claimed
-	// An attempt whose worker crashed is no failure of the job.
-	failures := c.Attempt - c.Crashes
+	// This attempt's included; those whose worker crashed are not among them.
+	failures := c.Failures + 1
 	reason := j.reason(e, err)
 	delay, fixed := later.IsRetryAfter(err)
 	if !fixed {
@@ -162,7 +166,7 @@ func (j judge) doom() verdict {
 		v.settlement.Outcome = later.OutcomeExpired
 		v.settlement.Error = "expired at " + c.ExpiresAt.UTC().Format(time.RFC3339) + " while waiting"
 	default:
-		text := fmt.Sprintf("its workers were lost %d times", c.Crashes)
+		text := fmt.Sprintf("its workers were lost %d times in a row", c.Crashes)
 		if c.LostWorker != "" {
 			text = lostText(c) + "; " + text
 		}

@@ -54,26 +54,26 @@ func TestDecide(t *testing.T) {
 			end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			text: []string{"boom"}, errors: []string{"boom"}},
 		{name: "later failures wait longer",
-			job: later.Record{Attempt: 3}, end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 160 * time.Second},
+			job: later.Record{Failures: 2}, end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 160 * time.Second},
 		{name: "crashes do not lengthen the delay",
-			job: later.Record{Attempt: 3, Crashes: 2}, end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 10 * time.Second},
+			job: later.Record{Crashes: 2}, end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 10 * time.Second},
 		{name: "the last attempt's error is death",
-			job: later.Record{Attempt: 5}, end: func(context.Context) error { return errBoom },
+			job: later.Record{Failures: 4}, end: func(context.Context) error { return errBoom },
 			outcome: later.OutcomeDead, reason: later.DeadFailed, text: []string{"boom"}, errors: []string{"boom"}},
 		{name: "crashes use up no attempts",
-			job: later.Record{Attempt: 6, Crashes: 2}, end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 640 * time.Second},
+			job: later.Record{Failures: 3, Crashes: 2}, end: func(context.Context) error { return errBoom }, outcome: later.OutcomeRetry, delay: 640 * time.Second},
 		{name: "Permanent is death at once",
 			end:     func(context.Context) error { return fmt.Errorf("outer: %w", later.Permanent(errBoom)) },
 			outcome: later.OutcomeDead, reason: later.DeadPermanent, text: []string{"outer: boom"}},
 		{name: "RetryAfter sets the delay",
 			end: func(context.Context) error { return later.RetryAfter(errBoom, 7*time.Second) }, outcome: later.OutcomeRetry, delay: 7 * time.Second},
 		{name: "RetryAfter out of attempts is death",
-			job: later.Record{Attempt: 5}, end: func(context.Context) error { return later.RetryAfter(errBoom, time.Second) },
+			job: later.Record{Failures: 4}, end: func(context.Context) error { return later.RetryAfter(errBoom, time.Second) },
 			outcome: later.OutcomeDead, reason: later.DeadFailed},
 		{name: "Snooze puts off",
 			end: func(context.Context) error { return later.Snooze(3 * time.Second) }, outcome: later.OutcomeSnoozed, delay: 3 * time.Second},
 		{name: "Snooze on the last attempt puts off too",
-			job: later.Record{Attempt: 5}, end: func(context.Context) error { return later.Snooze(time.Second) }, outcome: later.OutcomeSnoozed, delay: time.Second},
+			job: later.Record{Failures: 4}, end: func(context.Context) error { return later.Snooze(time.Second) }, outcome: later.OutcomeSnoozed, delay: time.Second},
 		{name: "a panic is a failed attempt with its stack",
 			end: func(context.Context) error { panic("kaboom") }, outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			text: []string{"panic: kaboom", "worker.TestDecide.func", "outcome_test.go:"}},
@@ -91,17 +91,17 @@ func TestDecide(t *testing.T) {
 			end:     func(context.Context) error { return fmt.Errorf("%w: bad", later.ErrPayload) },
 			outcome: later.OutcomeRetry, delay: 10 * time.Second, text: []string{"payload could not be decoded"}},
 		{name: "a payload that does not decode is dead as undecodable",
-			job: later.Record{Attempt: 5}, end: func(context.Context) error { return fmt.Errorf("%w: bad", later.ErrPayload) },
+			job: later.Record{Failures: 4}, end: func(context.Context) error { return fmt.Errorf("%w: bad", later.ErrPayload) },
 			outcome: later.OutcomeDead, reason: later.DeadUndecodable},
 		{name: "a bad payload of another job is an ordinary failure",
-			job: later.Record{Attempt: 5}, end: func(context.Context) error { return &later.FieldError{Field: "payload", Reason: "is too long"} },
+			job: later.Record{Failures: 4}, end: func(context.Context) error { return &later.FieldError{Field: "payload", Reason: "is too long"} },
 			outcome: later.OutcomeDead, reason: later.DeadFailed},
 		{name: "a timeout is a failed attempt and says so",
 			end: func(ctx context.Context) error { return ctx.Err() }, cause: later.ErrTimeout,
 			outcome: later.OutcomeRetry, delay: 10 * time.Second, text: []string{"timed out after 1s: context canceled"}},
 		// Case 95.
 		{name: "the last timeout is death by timeout",
-			job: later.Record{Attempt: 5}, end: func(ctx context.Context) error { return ctx.Err() }, cause: later.ErrTimeout,
+			job: later.Record{Failures: 4}, end: func(ctx context.Context) error { return ctx.Err() }, cause: later.ErrTimeout,
 			outcome: later.OutcomeDead, reason: later.DeadTimeout, text: []string{"timed out after 1s"}},
 		{name: "nil after the timeout is done",
 			end: func(context.Context) error { return nil }, cause: later.ErrTimeout, outcome: later.OutcomeDone},
@@ -140,11 +140,11 @@ func TestDecide(t *testing.T) {
 			job: later.Record{ExpiresAt: start.Add(11 * time.Second)}, end: func(context.Context) error { return errBoom },
 			outcome: later.OutcomeRetry, delay: 10 * time.Second},
 		{name: "out of attempts comes before the expiry",
-			job: later.Record{Attempt: 5, ExpiresAt: start.Add(time.Second)}, end: func(context.Context) error { return errBoom },
+			job: later.Record{Failures: 4, ExpiresAt: start.Add(time.Second)}, end: func(context.Context) error { return errBoom },
 			outcome: later.OutcomeDead, reason: later.DeadFailed},
 		// Case 140.
 		{name: "a lost worker is in the history before this attempt's error",
-			job: later.Record{Attempt: 2, Crashes: 1}, lost: "host-7-abc", end: func(context.Context) error { return errBoom },
+			job: later.Record{Crashes: 1}, lost: "host-7-abc", end: func(context.Context) error { return errBoom },
 			outcome: later.OutcomeRetry, delay: 10 * time.Second,
 			errors: []string{"worker host-7-abc was lost (lease ended at 2025-12-31T23:59:00Z)", "boom"}},
 		// Case 2: what the error's text is like must not matter.
@@ -168,7 +168,7 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			job := c.job
 			job.ID, job.Timeout, job.MaxAttempts = 1, time.Second, 5
-			job.Attempt = max(job.Attempt, 1)
+			job.Attempt = max(job.Attempt, job.Failures+job.Crashes+1)
 			claimed := &later.Claimed{Record: job, Lease: later.Lease{ID: 1, Token: 2}}
 			if c.lost != "" {
 				claimed.LostWorker, claimed.LostAt = c.lost, lostAt

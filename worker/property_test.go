@@ -216,7 +216,7 @@ type cast struct {
 func (c *cast) play(ctx context.Context, j *later.Job[task]) error {
 	s := c.byID[j.ID]
 	c.mu.Lock()
-	failures := j.Attempt - j.Crashes - 1
+	failures := j.Failures
 	if failures < 0 || failures >= len(s.steps) {
 		c.fault("job %d of %v: got an attempt after %d failures", j.ID, s, failures)
 		failures = len(s.steps) - 1

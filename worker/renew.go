@@ -22,7 +22,7 @@ func (r *run) renewLoop() {
 // renew renews the leases of the jobs that run, and of those that have finished
 // and wait to be settled.
 func (r *run) renew() bool {
-	leases := r.leases(true)
+	leases, marks := r.renewable()
 	if len(leases) == 0 {
 		return true
 	}
@@ -49,7 +49,14 @@ func (r *run) renew() bool {
 	}
 	r.mu.Lock()
 	for _, lease := range leases {
-		if a := r.attempts[lease]; a != nil && a.stage == active && !not[lease] && !a.lost {
+		a := r.attempts[lease]
+		if a == nil || not[lease] {
+			continue
+		}
+		// DoneTx locks the row until its transaction ends, and its commit takes
+		// the row away. What was renewed after the mark was rolled back.
+		a.claimed.ClearSettled(marks[lease])
+		if a.stage == active && !a.lost {
 			a.leaseTimer.Reset(time.Until(leaseEnds))
 		}
 	}
@@ -64,17 +71,31 @@ func (r *run) renewBound() time.Duration {
 	return max(r.cfg.RenewEvery/2, min(r.cfg.RenewEvery, time.Second))
 }
 
-// leases are those of the running jobs, and, if wanted, of the finished ones.
-// Left out is what others may hold by now: lost leases, and jobs that their
-// handlers have settled in a transaction, which may still lock the row.
-func (r *run) leases(finished bool) []later.Lease {
+// renewable are the leases of the jobs that run and of those that have finished,
+// but for lost ones, and how often each was settled in a transaction up to now.
+// Whether such a transaction is open, committed or rolled back is what the
+// renewal shows: passed, lost or renewed.
+func (r *run) renewable() (leases []later.Lease, marks map[later.Lease]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	leases := make([]later.Lease, 0, len(r.attempts))
+	marks = map[later.Lease]int64{}
 	for lease, a := range r.attempts {
-		switch {
-		case a.claimed.SettledInTx():
-		case a.stage == active && !a.lost, a.stage == pending && finished:
+		if a.stage == active && !a.lost || a.stage == pending {
+			leases = append(leases, lease)
+			marks[lease] = a.claimed.SettledMarks()
+		}
+	}
+	return leases, marks
+}
+
+// cancellable are the leases of the running jobs. Left out is what others may
+// hold by now: lost ones, and those in the hands of a handler's transaction.
+func (r *run) cancellable() []later.Lease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var leases []later.Lease
+	for lease, a := range r.attempts {
+		if a.stage == active && !a.lost && !a.claimed.SettledInTx() {
 			leases = append(leases, lease)
 		}
 	}
@@ -89,7 +110,7 @@ func (r *run) attempt(lease later.Lease) *attempt {
 
 // watchCancels asks, while jobs run, whether somebody wants them cancelled.
 func (r *run) watchCancels() {
-	leases := r.leases(false)
+	leases := r.cancellable()
 	if len(leases) == 0 {
 		return
 	}
@@ -111,10 +132,10 @@ func (r *run) cancelJobs(leases []later.Lease) {
 	defer r.mu.Unlock()
 	for _, lease := range leases {
 		a := r.attempts[lease]
-		if a == nil || a.stage != active || a.ctx.Err() != nil {
+		if a == nil || a.stage != active || a.ctx.Err() != nil || a.claimed.SettledInTx() {
 			continue
 		}
-		r.log.Info("job is cancelled", a.attrs("worker", r.id.name)...)
+		r.log.Info("job is cancelled", a.attrs()...)
 		r.interrupt(a, later.ErrCancelled)
 	}
 }

@@ -162,6 +162,32 @@ func TestRetries(t *testing.T) {
 		}
 	})
 
+	t.Run("expiry is by the database's clock, however wrong this process's is", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			const behind = time.Hour // the database's clock
+			b.store.alter = func(c *later.Claimed) {
+				c.Now, c.ExpiresAt = c.Now.Add(-behind), c.ExpiresAt.Add(-behind)
+			}
+			id := b.tasks(1, later.Options{ExpiresIn: time.Minute})[0]
+			begin := time.Now()
+			r := b.run(handleEvery(40*time.Second, func(context.Context, *later.Job[task]) error {
+				time.Sleep(10 * time.Second)
+				return errors.New("boom")
+			}), worker.Config{})
+			b.sleep(15 * time.Second)
+			b.wantOutcomes(id, "retry") // the next attempt begins at 50 s
+			if at := b.find(id).Errors[0].At; !at.Equal(begin.Add(10*time.Second - behind)) {
+				t.Errorf("got the error at %v, want it by the database's clock", at)
+			}
+			b.sleep(time.Minute)
+			b.wantOutcomes(id, "retry dead")
+			if got := b.find(id).DeadReason; got != later.DeadExpired {
+				t.Errorf("got the reason %q, want expired", got)
+			}
+			r.stopped()
+		})
+	})
+
 	t.Run("a job that expires while it waits is expired, not failed", func(t *testing.T) {
 		// Case 94, the last sentence.
 		bubble(t, func(b *bed) {

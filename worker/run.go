@@ -31,6 +31,12 @@ type run struct {
 	ops    context.Context
 	endOps context.CancelFunc
 	loops  sync.WaitGroup
+	// beats ends before the worker leaves the list of workers; beatsOver is
+	// closed when no more beat can come; hasBeats says that there were any.
+	beats     context.Context
+	endBeats  context.CancelFunc
+	beatsOver chan struct{}
+	hasBeats  bool
 	// claims is the loop that claims. It ends as soon as the run is stopped and
 	// the claim under way has its answer.
 	claims sync.WaitGroup
@@ -42,7 +48,7 @@ type run struct {
 	err  error
 
 	// Each wakes the one loop that it is named after.
-	wakeClaim, wakeSweep, wakeDrain chan struct{}
+	wakeClaim, wakeSweep, wakeDrain, wakeSuspect chan struct{}
 
 	mu       sync.Mutex
 	stopping bool
@@ -63,6 +69,9 @@ type run struct {
 	suspects  int
 	hooking   int  // calls of hooks under way
 	touched   bool // a job was started since it was last looked at
+	thorough  bool // the next claim is to look at everything
+	// claimLimit is how many jobs a claim may ask for at the moment.
+	claimLimit int
 
 	ordinary backlog // of results to be settled
 	doubtful backlog
@@ -74,14 +83,15 @@ func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
 	r := &run{
 		cfg: w.cfg, id: w.id, store: w.store, handlers: w.handlers, kinds: w.handlers.Kinds(),
 		log: log, counters: &w.counters, outages: &outages{log: log},
-		untilEmpty: untilEmpty, values: values,
+		untilEmpty: untilEmpty, values: values, touched: true,
 		stopped: make(chan struct{}), done: make(chan struct{}),
-		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1),
+		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1), wakeSuspect: make(chan struct{}, 1),
 		ordinary: backlog{wake: make(chan struct{}, 1)}, doubtful: backlog{wake: make(chan struct{}, 1)},
 		attempts: map[later.Lease]*attempt{}, executing: map[*attempt]struct{}{},
-		shares: newShares(w.cfg.Queues),
+		shares: newShares(w.cfg.Queues), claimLimit: w.cfg.Concurrency, beatsOver: make(chan struct{}),
 	}
 	r.ops, r.endOps = context.WithCancel(values)
+	r.beats, r.endBeats = context.WithCancel(r.ops)
 	return r
 }
 

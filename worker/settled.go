@@ -6,27 +6,41 @@ import (
 	"github.com/later-queue/later"
 )
 
+// findTries is how often the store is asked what became of a job. Chosen.
+const findTries = 5
+
+// maxLogError is how much of an error's text a log line has. Chosen: the whole
+// text is kept with the job.
+const maxLogError = 500
+
 // settled ends an attempt that the store has accepted or refused. The lock is
 // held.
 func (r *run) settled(a *attempt, refused bool) {
 	r.forget(a)
 	v := a.verdict
 	switch {
-	case refused && v.inTx:
+	case refused && a.claimed.SettledInTx() && v.err == nil:
 		// What is expected: the handler's transaction has ended the job.
-		if v.err != nil {
-			r.log.Warn("handler failed after its transaction had settled the job", a.attrs("worker", r.id.name, "err", v.err)...)
-		}
 		r.count(later.OutcomeDone)
 		a.hooks = false
+	case refused && a.claimed.SettledInTx():
+		r.counters.add(func(s *Stats) { s.Unclear++ })
+		r.log.Warn("handler failed after DoneTx; whether its transaction was committed is not known", a.attrs("err", logError(v.err))...)
+		a.hooks = false
+	case refused && a.ambiguous && v.settlement.Outcome == later.OutcomeDead:
+		// The hooks and the log must not miss a death.
+		r.hooking++
+		a.hooks = true
+		go r.clearUp(a)
+		return
 	case refused:
 		r.reportRefused(a)
 		a.hooks = false
 	default:
 		if a.fallbacks > 0 || a.tries > 0 {
-			r.log.Info("outcome stored at last", a.attrs("worker", r.id.name)...)
+			r.log.Info("outcome stored at last", a.attrs()...)
 		}
-		r.count(v.settlement.Outcome)
+		r.stored(a)
 	}
 	if a.hooks {
 		r.hooking++
@@ -36,12 +50,58 @@ func (r *run) settled(a *attempt, refused bool) {
 	r.freeSlot(a)
 }
 
+// stored counts an outcome that the store has, and logs a failed attempt.
+func (r *run) stored(a *attempt) {
+	r.count(a.verdict.settlement.Outcome)
+	f := a.verdict.failure
+	switch {
+	case f == nil:
+	case f.Outcome == later.OutcomeDead:
+		r.log.Error("job is dead", a.attrs("reason", f.Reason, "err", logError(f.Err))...)
+	default:
+		r.log.Warn("attempt failed", a.attrs("err", logError(f.Err), "retry_in", f.RetryIn)...)
+	}
+}
+
+func logError(err error) string { return later.CleanText(errorText(err), maxLogError) }
+
+// clearUp finds out whether a job is dead whose settle had no answer at first
+// and was refused then: the first try may have been stored.
+func (r *run) clearUp(a *attempt) {
+	dead := r.findDead(a)
+	if dead {
+		r.stored(a)
+		r.tell(a)
+		return
+	}
+	r.reportRefused(a)
+	r.told(a)
+}
+
+// findDead reports whether the store has this attempt's death. It asks a few
+// times.
+func (r *run) findDead(a *attempt) bool {
+	c := a.claimed
+	for try := 1; ; try++ {
+		ctx, cancel := r.op(settleBound)
+		info, err := r.store.Find(ctx, c.ID)
+		cancel()
+		if err == nil {
+			return info.State == later.StateDead && info.Generation == c.Generation &&
+				info.Attempt == c.Attempt && info.DeadReason == a.verdict.settlement.Reason
+		}
+		if !worthRetrying(err) || try == findTries || !pause(r.ops, retryBackoff.Delay(try, nil)) {
+			return false
+		}
+	}
+}
+
 func (r *run) count(outcome later.Outcome) {
 	r.counters.add(func(s *Stats) { s.Outcomes[outcome]++ })
 }
 
 func (r *run) reportRefused(a *attempt) {
-	attrs := a.attrs("worker", r.id.name, "outcome", a.verdict.settlement.Outcome,
+	attrs := a.attrs("outcome", a.verdict.settlement.Outcome,
 		"err", fmt.Errorf("settle: %w", later.ErrLeaseLost))
 	if a.ambiguous {
 		r.counters.add(func(s *Stats) { s.Unclear++ })

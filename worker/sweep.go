@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -29,7 +30,7 @@ func (r *run) sweepEvery() time.Duration {
 // sweepLoop ends the jobs that must not run any more, and runs suspects.
 func (r *run) sweepLoop() {
 	wait := time.Duration(rand.Float64() * float64(r.sweepEvery()))
-	for pause(r.ops, wait) && !r.isStopping() {
+	for r.sweepPause(wait) && !r.isStopping() {
 		next := time.Now().Add(jitter(r.sweepEvery()))
 		if r.isCrowded() {
 			wait = crowdedPause
@@ -47,6 +48,30 @@ func (r *run) sweepLoop() {
 		if found >= sweepLimit {
 			wait = 0
 		}
+	}
+}
+
+// sweepPause waits for d, or until a suspect has ended and the next may run. It
+// returns false when the run is over.
+func (r *run) sweepPause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.wakeSuspect:
+	case <-r.ops.Done():
+		return false
+	}
+	return true
+}
+
+// endSuspect makes room for the next suspect. Where there was one there may be
+// more: innocent bystanders come in numbers. The lock is held.
+func (r *run) endSuspect(a *attempt) {
+	if a.suspect {
+		a.suspect = false
+		r.suspects--
+		wake(r.wakeSuspect)
 	}
 }
 
@@ -135,7 +160,7 @@ func (r *run) sweepFor(suspect bool) (found int, err error) {
 	}
 	r.counters.add(func(s *Stats) { s.Claimed += int64(len(jobs)) })
 	for _, c := range jobs {
-		r.take(&attempt{claimed: c, suspect: c.Doom == later.DoomNone}, leaseEnds)
+		r.take(&attempt{claimed: c, claimedAt: time.Now(), suspect: c.Doom == later.DoomNone}, leaseEnds)
 	}
 	return len(jobs), nil
 }
@@ -152,6 +177,15 @@ func (r *run) maintain() {
 	}
 }
 
+// beatLoop beats until the worker leaves.
+func (r *run) beatLoop() {
+	defer close(r.beatsOver)
+	r.beat()
+	for pause(r.beats, jitter(beatEvery)) {
+		r.beat()
+	}
+}
+
 // beat shows people that this worker is alive.
 func (r *run) beat() {
 	info := later.WorkerInfo{
@@ -164,12 +198,12 @@ func (r *run) beat() {
 	r.mu.Lock()
 	info.Running = r.running
 	r.mu.Unlock()
-	ctx, cancel := r.op(upkeepBound)
+	ctx, cancel := context.WithTimeout(r.beats, upkeepBound)
 	defer cancel()
 	err := r.store.Beat(ctx, info)
 	if err == nil {
 		r.outages.works("beat")
-	} else if r.ops.Err() == nil {
+	} else if r.beats.Err() == nil {
 		r.outages.fail("beat", err)
 	}
 }

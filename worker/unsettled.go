@@ -7,6 +7,10 @@ import (
 	"github.com/later-queue/later"
 )
 
+// patience is how often a settlement that the store refuses is tried as it is:
+// for about 3 s, or little over 1 s while draining. Chosen, not measured.
+const patience = 5
+
 // unstorable is stored in place of an error that the store does not take.
 const unstorable = "failed; its error could not be stored"
 
@@ -58,26 +62,37 @@ func (r *run) tryLater(a *attempt) {
 	a.retryAt = time.Now().Add(delay)
 }
 
-// fallBack takes away from a settlement what the store may not like in it: its
-// text, then its history. The lock is held.
+// fallBack tries a settlement alone a few times, since what the store refuses may
+// be the moment's fault all the same (rights that are being changed), and then
+// takes away from it what the store may not like: its text, then its history.
+// The lock is held.
 func (r *run) fallBack(a *attempt, err error) {
 	a.solo = true
+	if a.tries < patience {
+		if !a.troubled {
+			a.troubled = true
+			r.log.Warn("outcome could not be stored, trying again", a.attrs("err", err)...)
+		}
+		r.tryLater(a)
+		return
+	}
 	s := &a.verdict.settlement
 	hasText := s.Error != "" || len(s.Errors) > 0
 	switch {
 	case a.fallbacks == 0 && hasText:
-		r.log.Error("outcome could not be stored, storing it without its text", a.attrs("worker", r.id.name, "err", err)...)
+		r.log.Error("outcome could not be stored, storing it without its text", a.attrs("err", err)...)
 		s.Error = unstorable
 		if len(s.Errors) > 0 {
 			s.Errors = later.AppendError(a.claimed.Errors, later.AttemptError{
-				Attempt: a.claimed.Attempt, At: time.Now(), Worker: r.id.name, Error: unstorable,
+				Attempt: a.claimed.Attempt, At: a.now(), Worker: r.id.name, Error: unstorable,
 			})
 		}
 	case a.fallbacks == 1 && len(s.Errors) > 1:
 		s.Errors = s.Errors[len(s.Errors)-1:]
 	default:
-		if a.tries == 0 {
-			r.log.Error("outcome could not be stored, trying on", a.attrs("worker", r.id.name, "err", err)...)
+		if !a.givenIn {
+			a.givenIn = true
+			r.log.Error("outcome could not be stored, trying on", a.attrs("err", err)...)
 		}
 		r.tryLater(a)
 	}

@@ -156,6 +156,11 @@ func (w *Worker) Drain(ctx context.Context) (Summary, error) {
 		}
 		r.stop(soft, hard)
 	case <-r.stopped:
+		// It ended by itself, with times of its own: the deadline holds for
+		// them too.
+		if _, ok := ctx.Deadline(); ok {
+			r.stop(soft, hard)
+		}
 	}
 	err = r.drain()
 	sum := w.counters.snapshot().since(before)
