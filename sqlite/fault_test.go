@@ -13,6 +13,41 @@ import (
 	"github.com/later-queue/later"
 )
 
+// A file that is removed or replaced under its users is told about: a job must
+// not be stored where nobody looks.
+func TestFileGone(t *testing.T) {
+	for _, how := range []struct {
+		name string
+		do   func(path string) error
+	}{
+		{"removed", os.Remove},
+		{"replaced", func(path string) error {
+			if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		}},
+	} {
+		t.Run(how.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "later.db")
+			s, err := Open(t.Context(), path, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if _, err := s.Insert(t.Context(), job()); err != nil {
+				t.Fatal(err)
+			}
+			if err := how.do(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Insert(t.Context(), job()); !errors.Is(err, later.ErrUnavailable) || !errors.Is(err, errFileGone) {
+				t.Errorf("got %v, want that the file is gone", err)
+			}
+		})
+	}
+}
+
 // Case 155: a full disk, as SQLite's limit of pages has it.
 func TestFull(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "later.db"), Config{LogRetention: time.Nanosecond})

@@ -39,6 +39,7 @@ type pools struct {
 	read  *sql.DB
 	app   *sql.DB
 	gate  *gate // between app and write
+	file  identity
 	// anchor keeps a database in memory alive, which ends with its last
 	// connection; nil for a file.
 	anchor *sql.Conn
@@ -49,6 +50,13 @@ func openPools(ctx context.Context, path string, busy time.Duration) (*pools, er
 	base, memory, err := fileURI(path)
 	if err != nil {
 		return nil, err
+	}
+	abs := path
+	if !memory {
+		// The process may go to another folder.
+		if abs, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
 	}
 	write, err1 := open(base, writerWait, "&_pragma=journal_size_limit("+strconv.Itoa(walLimit)+")")
 	read, err2 := open(base, busy, "&_query_only=1")
@@ -66,6 +74,9 @@ func openPools(ctx context.Context, path string, busy time.Duration) (*pools, er
 		p.anchor, err = p.app.Conn(ctx)
 	} else {
 		err = useWAL(ctx, p.write, busy)
+	}
+	if err == nil {
+		p.file, err = identify(abs)
 	}
 	if err != nil {
 		return nil, errors.Join(explain(err), p.close())

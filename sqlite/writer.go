@@ -28,6 +28,7 @@ const (
 // writer is the goroutine through which all writes of a store go.
 type writer struct {
 	db     *sql.DB // one connection
+	file   identity
 	gate   *gate
 	inside bool // the gate
 	busy   time.Duration
@@ -63,7 +64,7 @@ const (
 
 func startWriter(pools *pools, config Config) *writer {
 	w := &writer{
-		db: pools.write, gate: pools.gate, busy: config.BusyTimeout, logger: config.Logger,
+		db: pools.write, file: pools.file, gate: pools.gate, busy: config.BusyTimeout, logger: config.Logger,
 		ops: make(chan *operation), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go w.loop()
@@ -230,6 +231,9 @@ func (w *writer) begin(ops []*operation, grow bool) []*operation {
 }
 
 func (w *writer) tryBegin() error {
+	if err := w.file.check(); err != nil {
+		return err
+	}
 	if w.tx == nil {
 		tx, err := newWriteTx(w.db)
 		if err != nil {
