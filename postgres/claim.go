@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,10 +13,27 @@ import (
 	"github.com/later-queue/later"
 )
 
+// claimable is what a claim takes of the rows that are due: jobs that nobody has, and
+// those whose worker was lost but that are no suspects yet.
+const claimable = `j.cancel_at is null
+  and (j.expires_at is null or j.expires_at > now())
+  and (j.lease_until is null or j.lease_until < now())
+  and j.crashes + (j.lease_until is not null)::int < $5`
+
 // claimJobs walks from one (queue, priority) to the next, in the order of the
-// queues that were asked for, and takes from each what may still be taken: two
-// probes of the index job_ready (which has id + 0) for a level, and then exactly the rows that it
-// takes. A level's future jobs lie behind its due ones, so none is read.
+// queues that were asked for, and takes from each what may still be taken. It goes
+// through the index job_ready (which has id + 0): a probe finds the next level, and
+// within it each kind is a lane of its own, so that the rows of kinds that the
+// worker does not know are never read. A lane's future jobs lie behind its due ones,
+// so none of them is read either.
+//
+// The lanes of a level are merged in rounds. A round reads the same number of rows
+// from each lane that may still have some; up to the first place where a lane was
+// read to that number and may go on, the order of all of them is known, and that
+// part is taken, at most as many as are wanted. Only these rows are locked. What
+// others have locked is passed over and made up for by the next round, which starts
+// where this one ended. With one kind a round reads exactly what is wanted; with
+// several about twice that, which mostly is enough for all.
 //
 // remaining is what all queues together may still give, room what this queue
 // may. A level starts behind its mark, if it has one ([marks]), and then counts as
@@ -29,20 +47,72 @@ with recursive level (nr, priority, room, remaining, asked, picked, began) as (
   union all
   select n.nr, n.priority, n.room, n.remaining, n.asked,
     array(
-      select j.ctid
-      from {schema}.job j
-      where j.queue = ($1::text[])[n.nr]
-        and j.priority = n.priority
-        and j.run_at <= now()
-        and (j.run_at, j.id + 0) > (coalesce(mark.run_at, '-infinity'), coalesce(mark.id, 0))
-        and j.kind = any($4::text[])
-        and j.cancel_at is null
-        and (j.expires_at is null or j.expires_at > now())
-        and (j.lease_until is null or j.lease_until < now())
-        and j.crashes + (j.lease_until is not null)::int < $5
-      order by j.run_at, j.id + 0
-      limit n.asked
-      for update skip locked),
+      with recursive round (nr, kinds, run_at, id, wanted, picked) as (
+        select 0, $4::text[], coalesce(mark.run_at, '-infinity'), coalesce(mark.id, 0), n.asked, '{}'::tid[]
+        where n.asked > 0
+        union all
+        select r.nr + 1, part.kinds, part.run_at, part.id, r.wanted - cardinality(locked.picked), locked.picked
+        from round r
+        cross join lateral (
+          select case
+            when cardinality(r.kinds) = 1 then r.wanted
+            else least(r.wanted, 2 * r.wanted / cardinality(r.kinds) + 2)
+          end * (1 << least(r.nr, 6)) as rows
+        ) depth
+        cross join lateral (
+          with found as materialized (
+            select k.kind, lane.*
+            from unnest(r.kinds) as k (kind)
+            cross join lateral (
+              select due.*, row_number() over (order by due.run_at, due.id) = depth.rows as last
+              from (
+                select j.ctid, j.run_at, j.id + 0 as id
+                from {schema}.job j
+                where j.queue = ($1::text[])[n.nr]
+                  and j.priority = n.priority
+                  and j.kind = k.kind
+                  and j.run_at <= now()
+                  and (j.run_at, j.id + 0) > (r.run_at, r.id)
+                  and ` + claimable + `
+                order by j.run_at, j.id + 0
+                limit depth.rows
+              ) due
+            ) lane
+          ),
+          known as materialized (
+            select f.ctid, f.run_at, f.id
+            from found f
+            left join (
+              select run_at, id from found where last order by run_at, id limit 1
+            ) bound on true
+            where bound.id is null or (f.run_at, f.id) <= (bound.run_at, bound.id)
+            order by f.run_at, f.id
+            limit r.wanted
+          )
+          select array(select ctid from known) as picked, till.run_at, till.id,
+            array(
+              select distinct f.kind
+              from found f
+              where f.last or (f.run_at, f.id) > (till.run_at, till.id)
+            ) as kinds
+          from (
+            select run_at, id from known order by run_at desc, id desc limit 1
+          ) till
+          offset 0 -- so that it is read once
+        ) part
+        cross join lateral (
+          select array(
+            select j.ctid
+            from {schema}.job j
+            where j.ctid = any(part.picked)
+              and ` + claimable + `
+            for update skip locked
+          ) as picked
+          offset 0 -- so that it is locked once
+        ) locked
+        where r.wanted > 0 and cardinality(r.kinds) > 0
+      )
+      select unnest(r.picked) from round r),
     l.began
   from level l
   cross join lateral (
@@ -109,7 +179,7 @@ claimed as (
 lost as (
   insert into {schema}.job_log
     (job_id, started_at, finished_at, attempt, queue, kind, tenant, outcome, worker, error)
-  select id, old_claimed_at, old_until, old_attempt, queue, kind, tenant, 'lost', old_holder, ''
+  select id, old_claimed_at, now(), old_attempt, queue, kind, tenant, 'lost', old_holder, ''
   from claimed
   where $9 and old_until is not null
 )
@@ -131,6 +201,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		order[q.Queue] = i
 	}
 	marks, head := s.marks.before(req)
+	began := s.marks.clock()
 	rows, err := query(ctx, s, statement{
 		name: fmt.Sprintf("claim %d jobs", req.Limit),
 		sql:  claimJobs,
@@ -141,6 +212,9 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		},
 	}, s.scanClaim(req.Token))
 	if err != nil {
+		if outlasted(err) {
+			s.marks.gaveUp(req, head, s.marks.clock().Sub(began))
+		}
 		return nil, err
 	}
 	var jobs []*later.Claimed
@@ -154,6 +228,12 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	})
 	s.marks.after(req, head, rows[0].seen, jobs)
 	return jobs, nil
+}
+
+// outlasted reports whether a statement was given up because it took too long, by
+// the caller or by the server's statement_timeout.
+func outlasted(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, "57014")
 }
 
 // maxClaim bounds one claim; more could not be run within any lease.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -21,15 +22,26 @@ func (s *Store) classify(err error) error {
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return fmt.Errorf("%w: %w", later.ErrClosed, err)
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return s.classifyCode(pg.Code, err)
+	if code := codeOf(err); code != "" {
+		return s.classifyCode(code, err)
 	}
 	if isConnection(err) {
 		return fmt.Errorf("%w: %w", later.ErrUnavailable, err)
 	}
 	return err
 }
+
+// codeOf is the server's code for err, whatever driver brought it, or "".
+func codeOf(err error) string {
+	var server interface{ SQLState() string } // pgx, lib/pq and others have it
+	if errors.As(err, &server) {
+		return server.SQLState()
+	}
+	return ""
+}
+
+// hasCode reports whether err is the server's, with one of codes.
+func hasCode(err error, codes ...string) bool { return slices.Contains(codes, codeOf(err)) }
 
 func (s *Store) classifyCode(code string, err error) error {
 	switch code {

@@ -10,16 +10,17 @@ import (
 )
 
 // marks remember where claims have got to. What a claim may not take (jobs that
-// run, kinds that this worker does not know) stays in front of what it may, and
-// so do the index entries of finished jobs for as long as some transaction keeps
-// them from being vacuumed. Where reading past all that takes long, the next
-// claims start where the last one ended.
+// run, cancelled ones) stays in front of what it may, and so do the index entries of
+// finished jobs for as long as some transaction keeps them from being vacuumed.
+// Where reading past all that takes long, the next claims start where the last one
+// ended.
 //
 // What comes in behind a mark is found by the next look from the head: commits
 // that took their time, jobs given back, leases that ended. After a look that
-// took the time t there is no other for headPause·t: it costs a twentieth of one
-// connection's time at the most, whatever the table looks like. As long as looks
-// from the head are quick, which is nearly always, each claim is one and there
+// took the time t there is no other for headPause·t, but not for longer than
+// maxHeadPause or t itself. A look that was given up because it outlasted its bound
+// counts like one that ended: the claims after it go on behind the marks. As long as
+// looks from the head are quick, which is nearly always, each claim is one and there
 // are no marks; one slow look may be the server's doing, two in a row are not.
 type marks struct {
 	mu    sync.Mutex
@@ -29,8 +30,13 @@ type marks struct {
 
 const (
 	// headPause is how many times its own duration a look from the head is
-	// followed by none. Chosen: it bounds the cost at 5%.
+	// followed by none. Chosen: it bounds the cost at 5% of one connection's time,
+	// as long as a look takes less than a quarter of a second.
 	headPause = 20
+	// maxHeadPause is the longest pause, and so for how long what comes in behind a
+	// mark, or with a priority that a blind lane has not seen, stays hidden at most.
+	// Chosen: nobody calls it stuck yet.
+	maxHeadPause = 5 * time.Second
 	// slowLook and slowRow are what a look from the head may take, and for each
 	// job that it takes, without being called slow. Measured: with nothing in the
 	// way it takes 0.2 ms, and 5 µs for each job; the rest is for a busy server.
@@ -45,6 +51,7 @@ type laneKey struct{ kinds, queue string }
 
 type lane struct {
 	headAfter time.Time          // no look from the head before
+	gaveUp    bool               // the last look from the head outlasted its bound
 	levels    map[int32]position // nil after the first slow look
 	// blind: only these levels are visited until the next look from the head,
 	// because looking for others is slow as well. That is so where a whole level
@@ -134,7 +141,7 @@ func (m *marks) after(req later.ClaimRequest, head []bool, s seen, jobs []*later
 			m.lanes[key] = &lane{}
 			continue
 		case head[i]:
-			m.lanes[key] = m.lanes[key].relooked(m.clock().Add(headPause*s.elapsed), s.now)
+			m.lanes[key] = m.lanes[key].relooked(m.clock().Add(pauseAfter(s.elapsed)), s.now)
 		case m.lanes[key] == nil || m.lanes[key].levels == nil: // another claim has looked from the head meanwhile
 			continue
 		case slow:
@@ -166,12 +173,36 @@ func (l *lane) relooked(headAfter, now time.Time) *lane {
 	return next
 }
 
+// pauseAfter is for how long no look from the head follows one that took so long.
+func pauseAfter(elapsed time.Duration) time.Duration {
+	return max(elapsed, min(headPause*elapsed, maxHeadPause))
+}
+
+// gaveUp records that a claim outlasted its bound. Where it looked from the head,
+// that is put off, and the marks from before it hold on. Where there are none yet,
+// there is nothing to go on from.
+func (m *marks) gaveUp(req later.ClaimRequest, head []bool, elapsed time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kinds := kindsKey(req.Kinds)
+	for i, q := range req.Queues {
+		if l := m.lanes[laneKey{kinds, q.Queue}]; l != nil && head[i] {
+			l.headAfter, l.gaveUp = m.clock().Add(pauseAfter(elapsed)), true
+		}
+	}
+}
+
 // forget has the next claims look from the head: this process has put something
-// back behind the marks.
+// back behind the marks. They stay for the case that the look is given up; where
+// the last one was, it is not tried again before its time.
 func (m *marks) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lanes = nil
+	for _, l := range m.lanes {
+		if !l.gaveUp {
+			l.headAfter = time.Time{}
+		}
+	}
 }
 
 type level struct {

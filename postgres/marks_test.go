@@ -8,12 +8,15 @@ import (
 	"github.com/later-queue/later"
 )
 
-// marked is a store with marks over a queue in which 200,000 jobs of another kind
-// are in front, and a clock for them.
+// marked is a store with marks over a queue in which 100,000 running jobs are in
+// front, and a clock for them.
 func marked(t *testing.T) (s *Store, now *time.Time) {
 	t.Helper()
 	s, conn := planStore(t)
-	execute(t, s, conn, "insert into {schema}.job (kind) select 'other' from generate_series(1, 200000)")
+	execute(t, s, conn, `
+		insert into {schema}.job (kind, lease_until, lease_token, lease_holder, claimed_at)
+		select k, now() + interval '1 hour', 1, 'x', now() from unnest(array['work', 'other']) k, generate_series(1, 100000)`)
+	execute(t, s, conn, "insert into {schema}.job (kind) select 'other' from generate_series(1, 5)")
 	execute(t, s, conn, "insert into {schema}.job (kind) select 'work' from generate_series(1, 20)")
 	clock := time.Now()
 	s.marks.now = func() time.Time { return clock }

@@ -69,11 +69,17 @@ func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration
 	return renewed, nil
 }
 
+// cancelRequests finds the rows by their ids before it asks for cancel_at: with the
+// condition beside them, the sweep's index job_cancelled would fit as well.
 const cancelRequests = `
-select j.id, j.lease_token
-from {schema}.job j
-where ` + heldBy + `
-  and j.cancel_at is not null`
+with mine as materialized (
+  select j.id, j.lease_token, j.cancel_at
+  from {schema}.job j
+  where ` + heldBy + `
+)
+select id, lease_token
+from mine
+where cancel_at is not null`
 
 // CancelRequests implements [later.Worker].
 func (s *Store) CancelRequests(ctx context.Context, leases []later.Lease) ([]later.Lease, error) {

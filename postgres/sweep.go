@@ -10,19 +10,22 @@ import (
 	"github.com/later-queue/later"
 )
 
-// sweepJobs finds what claims leave: through the partial index job_doomed what was
-// cancelled or lost, and through job_expires what has expired. Nothing in crashed
-// fits any other index, so that no plan can take one. Then it locks what it
+// sweepJobs finds what claims leave, each reason through an index of its own:
+// what was cancelled through job_cancelled, what has expired through job_expires, what
+// was lost too often through job_crashed, and jobs of one attempt through
+// job_crashed_only. Each look is in its index's order and ends when it has
+// enough, so that a hundred thousand rows of one reason cost as much as a
+// hundred. Only rows that are still leased are passed over one by one. Suspects come
+// through job_suspect, the first of each queue and kind. Then it locks what it
 // wants, and goes on with the rows as the locks returned them.
 const sweepJobs = `
-with crashed as materialized (
-  select j.ctid, j.id, j.priority, j.run_at, j.queue, j.kind, j.max_attempts,
-         j.cancel_at is not null as cancelled,
-         coalesce(j.expires_at <= now(), false) as expired,
-         j.crashes + (j.lease_until is not null)::int as losses
+with cancelled as materialized (
+  select j.ctid, j.id
   from {schema}.job j
-  where (j.crashes > 0 or j.cancel_at is not null)
+  where j.cancel_at is not null
     and (j.lease_until is null or j.lease_until < now())
+  order by j.cancel_at
+  limit $1
 ),
 expired as materialized (
   select j.ctid, j.id
@@ -32,26 +35,58 @@ expired as materialized (
   order by j.expires_at
   limit $1
 ),
+crashed as materialized (
+  select j.ctid, j.id
+  from {schema}.job j
+  where j.crashes > 0
+    and j.crashes >= $2 - 1
+    and j.crashes + (j.lease_until is not null)::int >= $2
+    and (j.lease_until is null or j.lease_until < now())
+  order by j.crashes, j.id + 0
+  limit $1
+),
+crashed_only as materialized (
+  select j.ctid, j.id
+  from {schema}.job j
+  where j.crashes > 0
+    and j.max_attempts = 1
+    and j.crashes + (j.lease_until is not null)::int >= $3
+    and (j.lease_until is null or j.lease_until < now())
+  order by j.id + 0
+  limit $1
+),
 ends as (
-  select c.ctid, c.id
-  from crashed c
-  where c.cancelled or c.losses >= $2 or c.max_attempts = 1 and c.losses >= $3
+  select ctid, id from cancelled
   union
-  select e.ctid, e.id
-  from expired e
+  select ctid, id from expired
+  union
+  select ctid, id from crashed
+  union
+  select ctid, id from crashed_only
   order by id
   limit $1
 ),
 suspect as (
-  select c.ctid
-  from crashed c
+  select first.ctid
+  from unnest($5::text[]) as q (queue)
+  cross join unnest($6::text[]) as k (kind)
+  cross join lateral (
+    select j.ctid, j.priority, j.run_at, j.id
+    from {schema}.job j
+    where j.crashes > 0
+      and j.queue = q.queue
+      and j.kind = k.kind
+      and j.run_at <= now()
+      and j.crashes + (j.lease_until is not null)::int between $3 and $2 - 1
+      and j.max_attempts > 1
+      and j.cancel_at is null
+      and (j.expires_at is null or j.expires_at > now())
+      and (j.lease_until is null or j.lease_until < now())
+    order by j.priority, j.run_at
+    limit 1
+  ) first
   where $4
-    and not c.cancelled and not c.expired and c.max_attempts > 1
-    and c.losses between $3 and $2 - 1
-    and c.queue = any($5::text[])
-    and c.kind = any($6::text[])
-    and c.run_at <= now()
-  order by c.priority, c.run_at, c.id
+  order by first.priority, first.run_at, first.id
   limit 1
 ),
 old as materialized (
@@ -84,7 +119,7 @@ claimed as (
 lost as (
   insert into {schema}.job_log
     (job_id, started_at, finished_at, attempt, queue, kind, tenant, outcome, worker, error)
-  select id, old_claimed_at, old_until, old_attempt, queue, kind, tenant, 'lost', old_holder, ''
+  select id, old_claimed_at, now(), old_attempt, queue, kind, tenant, 'lost', old_holder, ''
   from claimed
   where $10 and old_until is not null
 )

@@ -104,13 +104,18 @@ create table {schema}.job (
   toast.vacuum_truncate = false
 );
 
--- What a claim goes through. id + 0 and not id, so that a look-up by id fits the
--- primary key only: planned for an empty table, it would else take this index as
--- gladly, and read all of it when the table has grown.
-create index job_ready on {schema}.job (queue, priority, run_at, (id + 0));
--- The two of the sweep; nearly always nearly empty.
-create index job_doomed on {schema}.job (id) where crashes > 0 or cancel_at is not null;
+-- What a claim goes through: within a level, each kind is a lane of its own, so
+-- that rows of kinds that a worker does not know are never read. id + 0 and not id,
+-- so that a look-up by id fits the primary key only: planned for an empty table, it
+-- would else take this index as gladly, and read all of it when the table has grown.
+create index job_ready on {schema}.job (queue, priority, kind, run_at, (id + 0));
+-- What the sweep goes through, one index for each of its reasons, so that many rows
+-- with one reason do not stand in the way of the others; nearly always all but empty.
+create index job_cancelled on {schema}.job (cancel_at) where cancel_at is not null;
 create index job_expires on {schema}.job (expires_at) where expires_at is not null;
+create index job_crashed on {schema}.job (crashes, (id + 0)) where crashes > 0;
+create index job_crashed_only on {schema}.job ((id + 0)) where crashes > 0 and max_attempts = 1;
+create index job_suspect on {schema}.job (queue, kind, priority, run_at) where crashes > 0 and max_attempts > 1;
 
 comment on table {schema}.job is 'Jobs that are waiting or running; a finished one leaves the table';
 comment on column {schema}.job.id is 'Never reused';
@@ -192,6 +197,22 @@ create table {schema}.job_log (
 
 create index job_log_job on {schema}.job_log using brin (job_id) with (pages_per_range = 16, autosummarize = on);
 create table {schema}.job_log_default partition of {schema}.job_log default;
+
+-- The first days' partitions, with what Maintain makes each day: what has gone into
+-- the default partition keeps its day there.
+do $$
+declare
+  today timestamp := date_trunc('day', now() at time zone 'UTC');
+  day timestamp;
+begin
+  for n in 0..3 loop
+    day := today + n * interval '1 day';
+    execute format(
+      'create table {schema}.%I partition of {schema}.job_log for values from (%L) to (%L)',
+      'job_log_' || to_char(day, 'YYYYMMDD'), day at time zone 'UTC', (day + interval '1 day') at time zone 'UTC');
+  end loop;
+end
+$$;
 
 comment on table {schema}.job_log is 'Finished attempts of the last days, one row each';
 comment on column {schema}.job_log.started_at is 'When the attempt began; null when it never ran';
