@@ -42,9 +42,10 @@ where n.nspname = $1 and c.relkind in ('r', 'p', 'v') and a.attnum > 0 and not a
 
 // CheckSchema implements [later.Store]: every migration of this program is
 // there, every newer one says that it works with this program, and so do the
-// columns themselves, whatever the version says.
+// columns themselves, whatever the version says. Workers ask when they start, so it
+// goes through the store's own pool.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	pool, err := s.appPool()
+	pool, err := s.runtimePool()
 	if err != nil {
 		return err
 	}

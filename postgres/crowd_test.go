@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -25,9 +26,25 @@ func TestMoreWorkersThanConnections(t *testing.T) {
 	var crowd sync.WaitGroup
 	for range workers {
 		crowd.Go(func() {
+			// turned records a refusal, and gives the others a moment.
+			turned := func(err error) {
+				var refusal *pgconn.PgError
+				if errors.As(err, &refusal) && refusal.Code == "53300" { // too_many_connections
+					turnedAway.Add(1)
+				}
+				timer := time.NewTimer(5 * time.Millisecond)
+				defer timer.Stop()
+				<-timer.C
+			}
 			store, err := postgres.Open(t.Context(), server.URL(), postgres.Config{Schema: d.schema})
+			for later.IsTransient(err) && settled.Load() < jobs {
+				turned(err)
+				store, err = postgres.Open(t.Context(), server.URL(), postgres.Config{Schema: d.schema})
+			}
 			if err != nil {
-				t.Error(err)
+				if !later.IsTransient(err) {
+					t.Error(err)
+				}
 				return
 			}
 			defer store.Close()
@@ -39,6 +56,7 @@ func TestMoreWorkersThanConnections(t *testing.T) {
 				for {
 					refused, err := store.Settle(t.Context(), settlements(later.OutcomeDone, claimed...))
 					if later.IsTransient(err) {
+						turned(err)
 						continue
 					}
 					settled.Add(int64(len(claimed) - len(refused)))
@@ -47,13 +65,12 @@ func TestMoreWorkersThanConnections(t *testing.T) {
 			}
 			for settled.Load() < jobs {
 				err := work()
-				var refusal *pgconn.PgError
-				if errors.As(err, &refusal) && refusal.Code == "53300" { // too_many_connections
-					turnedAway.Add(1)
-				}
 				if err != nil && !later.IsTransient(err) {
 					t.Errorf("got %v, want an error that says to try again", err)
 					return
+				}
+				if err != nil {
+					turned(err)
 				}
 			}
 		})

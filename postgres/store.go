@@ -101,6 +101,9 @@ func Open(ctx context.Context, url string, config Config) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", s.classify(err))
 	}
+	// A worker may not need this pool again, and an idle connection of each of many
+	// workers is one that the others lack.
+	pool.Reset()
 	return s, nil
 }
 
