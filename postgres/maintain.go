@@ -22,6 +22,8 @@ const (
 	maintainLock = 500 * time.Millisecond
 	// purgeChunk is how many rows of the default partition one round deletes.
 	purgeChunk = 10_000
+	// purgeTime is after how long the rest is left for the next time. Chosen.
+	purgeTime = 10 * time.Second
 )
 
 // lookMaintain says what there is to do, and takes the lock for it: without it
@@ -50,12 +52,16 @@ const (
 
 	// purgeDefault deletes what came while its day had no partition.
 	purgeDefault = `
-delete from {schema}.job_log_default
-where ctid = any(array(
-  select ctid
-  from {schema}.job_log_default
-  where finished_at < now() - $1::bigint * interval '1 microsecond'
-  limit $2))`
+with purged as (
+  delete from {schema}.job_log_default
+  where ctid = any(array(
+    select ctid
+    from {schema}.job_log_default
+    where finished_at < now() - $1::bigint * interval '1 microsecond'
+    limit $2))
+  returning 1
+)
+select count(*)::int from purged`
 )
 
 var dayPartition = regexp.MustCompile(`^job_log_(\d{8})$`)
@@ -71,13 +77,26 @@ func (s *Store) Maintain(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.run(ctx, statement{
-		name: "maintain: delete old log rows", sql: purgeDefault, args: []any{micros(s.config.LogRetention), purgeChunk},
-	}); err != nil {
+	if err := s.purgeDefault(ctx); err != nil {
 		return err
 	}
 	if err := s.maintainDays(ctx); err != nil {
 		return fmt.Errorf("maintain: partitions of the log: %w", s.classify(err))
+	}
+	return nil
+}
+
+func (s *Store) purgeDefault(ctx context.Context) error {
+	for until := time.Now().Add(purgeTime); time.Now().Before(until); {
+		purged, err := query(ctx, s, statement{
+			name: "maintain: delete old log rows", sql: purgeDefault, args: []any{micros(s.config.LogRetention), purgeChunk},
+		}, pgx.RowTo[int32])
+		if err != nil {
+			return err
+		}
+		if purged[0] < purgeChunk {
+			return nil
+		}
 	}
 	return nil
 }
