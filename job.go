@@ -135,7 +135,9 @@ type Claimed struct {
 // hold is what the runtime knows of a running job.
 type hold struct {
 	checkpoint func(ctx context.Context, lease Lease, data json.RawMessage) error
-	settled    atomic.Bool
+	// settled counts the calls of MarkSettled, undone those of them whose
+	// transaction is known to have been rolled back.
+	settled, undone atomic.Int64
 }
 
 // Held is a job that its handler holds under a lease: every *[Job] is one.
@@ -158,13 +160,39 @@ func (c *Claimed) HeldLease() Lease { return c.Lease }
 // MarkSettled implements [Held].
 func (c *Claimed) MarkSettled() {
 	if c.hold != nil {
-		c.hold.settled.Store(true)
+		c.hold.settled.Add(1)
 	}
 }
 
-// SettledInTx reports whether DoneTx was called for c. It says nothing of
-// whether that transaction was committed.
-func (c *Claimed) SettledInTx() bool { return c.hold != nil && c.hold.settled.Load() }
+// SettledInTx reports whether DoneTx was called for c in a transaction that is
+// not known to have been rolled back. It says nothing of whether that
+// transaction was committed.
+func (c *Claimed) SettledInTx() bool {
+	return c.hold != nil && c.hold.settled.Load() > c.hold.undone.Load()
+}
+
+// SettledMarks returns how often DoneTx was called for c, rolled back or not.
+func (c *Claimed) SettledMarks() int64 {
+	if c.hold == nil {
+		return 0
+	}
+	return c.hold.settled.Load()
+}
+
+// ClearSettled notes that the transactions of the first marks calls of DoneTx
+// were rolled back. A call that has come since then stays marked: hence the
+// number, which is what [Claimed.SettledMarks] returned before it was asked.
+func (c *Claimed) ClearSettled(marks int64) {
+	if c.hold == nil {
+		return
+	}
+	for {
+		undone := c.hold.undone.Load()
+		if undone >= marks || c.hold.undone.CompareAndSwap(undone, marks) {
+			return
+		}
+	}
+}
 
 // SaveCheckpoint stores v, as JSON, with the job, so that the next attempt can
 // go on from there (Record.Checkpoint). It is fenced: after the lease is lost

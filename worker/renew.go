@@ -38,8 +38,13 @@ func (r *run) renew() bool {
 	}
 	r.outages.works("renew")
 	not := make(map[later.Lease]bool, len(renewed.Lost)+len(renewed.Passed))
+	hurry := false
 	for _, lease := range renewed.Passed {
 		not[lease] = true
+		// An open transaction of DoneTx is expected to lock its job's row.
+		if a := r.attempt(lease); a != nil && !a.claimed.SettledInTx() {
+			hurry = true
+		}
 	}
 	for _, lease := range renewed.Lost {
 		not[lease] = true
@@ -62,7 +67,7 @@ func (r *run) renew() bool {
 	}
 	r.mu.Unlock()
 	r.cancelJobs(renewed.Cancelled)
-	return len(renewed.Passed) == 0
+	return !hurry
 }
 
 // renewBound is the longest that a renewal may take: with RenewEvery/5 between
