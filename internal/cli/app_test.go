@@ -3,12 +3,15 @@ package cli
 import (
 	"bytes"
 	"flag"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/later-queue/later"
 )
 
 var update = flag.Bool("update", false, "write docs/cli.md")
@@ -115,15 +118,28 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"dead", "retri"}, []string{`"later dead retri"`, `did you mean "retry"?`}},
 		{[]string{"migrate", "upp"}, []string{`did you mean "up"?`}},
 		{[]string{"list", "--stat", "ready"}, []string{"unknown flag --stat", `did you mean "--state"?`, "`later list --help`"}},
-		{[]string{"list", "--limit", "many"}, []string{"--limit"}},
+		{[]string{"list", "--limit", "many"}, []string{`--limit is "many", which is no whole number; it goes from 1 to 10000`}},
+		{[]string{"demo", "--seed", "x"}, []string{`--seed is "x", which is no whole number;`}},
+		{[]string{"enqueue", "k", "--bulk", "-", "--from-line", "0"}, []string{"--from-line is 0; it is at least 1"}},
+		{[]string{"work", "--exec", "=true"}, []string{`--exec "=true": the kind before = is empty`}},
+		{[]string{"work", "--exec", "k=true", "--http-retry", "401"}, []string{"--http-retry is of use with --http only"}},
+		{[]string{"work", "--http", "k=https://h.example/", "--http-retry", "401,500"}, []string{"--http-retry has 500", "400 to 499"}},
+		{[]string{"work", "--http", "k=https://h.example/", "--http-retry", "no"}, []string{`--http-retry is "no", which is no whole number`}},
+		{[]string{"work", "--http", "k=https://h.example/", "--http-per-host", "0"}, []string{"--http-per-host is 0; it goes from 1"}},
+		{[]string{"enqueue", "k", "1", "--timeout", "30d"}, []string{"--timeout is 30d; it goes from 1ms to 24d20h"}},
+		{[]string{"dead", "retry"}, []string{"no dead jobs are named; give ids"}},
 		{[]string{"list", "--limit", "0"}, []string{"--limit", "1 to 10000"}},
 		{[]string{"list", "--state", "redy"}, []string{`did you mean "ready"?`}},
 		{[]string{"list", "--queue", "a b"}, []string{"--queue", "allowed are"}},
 		{[]string{"list", "--kind", ""}, []string{"--kind is empty"}},
 		{[]string{"list", "--tenant", "a\x1b"}, []string{"--tenant", "U+001B"}},
 		{[]string{"list", "--before", "x"}, []string{`"x" is no job id`}},
-		{[]string{"list", "extra"}, []string{"later list"}},
-		{[]string{"show"}, []string{"usage: later show ID"}},
+		{[]string{"list", "extra"}, []string{"`later list` takes no arguments: \"extra\"; usage: later list"}},
+		{[]string{"show"}, []string{"ID is missing; usage: later show ID"}},
+		{[]string{"show", "1", "2"}, []string{`1 argument too many: "2"; usage: later show ID`}},
+		{[]string{"retry"}, []string{"ID is missing; usage: later retry ID…"}},
+		{[]string{"completion"}, []string{"SHELL is missing"}},
+		{[]string{"enqueue", "k", "1", "2", "3\x1b"}, []string{`2 arguments too many: "2" "3\x1b"`}},
 		{[]string{"show", "-1"}, []string{"-1"}},
 		{[]string{"show", "0"}, []string{"is no job id"}},
 		{[]string{"show", "9223372036854775808"}, []string{"is no job id"}},
@@ -175,6 +191,38 @@ func TestErrors(t *testing.T) {
 		s.ok("migrate", "up")
 		s.ok("list")
 	})
+	t.Run("a URL that is wrong names the variable that it came from", func(t *testing.T) {
+		s := newShell(t)
+		s.url = "foo"
+		s.fails(exitUsage, []string{`LATER_DB: `, `"foo" has no scheme`}, "list")
+		s.fails(exitUsage, []string{`later: invalid database URL: "bar" has no scheme`}, "list", "--db", "bar")
+	})
+	t.Run("tables that do not fit say what to do, in the words of the command", func(t *testing.T) {
+		for _, s := range []*shell{newShell(t), postgresShell(t)} {
+			s.ok("migrate", "up")
+			s.ok("migrate", "down", "--to", "0", "--yes")
+			r := s.fails(exitSchema, []string{"later migrate up"}, "list")
+			for _, word := range []string{later.ErrSchema.Error(), "NoMigrate"} {
+				if strings.Contains(r.err, word) {
+					t.Errorf("got %q, want it without %q", r.err, word)
+				}
+			}
+			s.fails(exitUsage, []string{"--to is 99; versions go from 0"}, "migrate", "down", "--to", "99")
+		}
+	})
+	t.Run("a Postgres database that does not exist is told in the server's words", func(t *testing.T) {
+		s := postgresShell(t)
+		u, err := url.Parse(s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/nosuch"
+		s.url = u.String()
+		r := s.fails(exitUnavailable, nil, "list")
+		if want := "later: database \"nosuch\" does not exist; is --db right?\n"; r.err != want {
+			t.Errorf("got %q, want %q", r.err, want)
+		}
+	})
 	t.Run("are JSON with --json, also when the flags are wrong", func(t *testing.T) {
 		s := newShell(t)
 		s.ok("migrate", "up")
@@ -205,6 +253,9 @@ func TestVersion(t *testing.T) {
 	s := newShell(t)
 	if got := s.ok("version"); !strings.HasPrefix(got, "later ") {
 		t.Errorf("got %q", got)
+	}
+	if got, want := s.ok("--version"), s.ok("version"); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := decode[map[string]string](t, s.ok("version", "--json")); got["go"] == "" {
 		t.Errorf("got %v, want the version of Go", got)

@@ -112,3 +112,32 @@ func TestEnqueueRefuses(t *testing.T) {
 		s.fails(exitUsage, []string{"PAYLOAD", "bytes"}, "enqueue", "k", "-")
 	})
 }
+
+func TestEnqueueExpiry(t *testing.T) {
+	s := newShell(t)
+	s.fails(exitUsage, []string{"--expires-in is 2d, but the job is due only after 3d"}, "enqueue", "k", "1", "--in", "3d", "--expires-in", "2d")
+	if exists(strings.TrimPrefix(s.url, "sqlite:")) {
+		t.Error("a database was made by jobs that were refused")
+	}
+	s.in = `{"kind":"k","delay":"2h"}` + "\n"
+	s.fails(exitUsage, []string{"line 1", "expires_in is 1h, but"}, "enqueue", "--bulk", "-", "--expires-in", "1h")
+	// The clocks may differ: the database decides, and so the job is stored.
+	r := s.run("enqueue", "k", "1", "--expires-at", "2020-01-01T00:00:00Z")
+	if want := "later: by this machine's clock the job has expired when it is due, and will not run\n"; r.code != 0 || r.out != "1\n" || r.err != want {
+		t.Errorf("got %+v, want the id and %q", r, want)
+	}
+	if r := s.run("drain", "--exec", "k=false"); !strings.Contains(r.out, "expired 1") {
+		t.Fatalf("got %+v", r)
+	}
+	if out := s.ok("show", "1"); !strings.Contains(out, "while waiting, never ran") {
+		t.Errorf("got %s, want that it never ran", out)
+	}
+}
+
+func TestEnqueueBulkOfOne(t *testing.T) {
+	s := newShell(t)
+	s.in = `{"kind":"k"}` + "\n"
+	if got, want := s.ok("enqueue", "--bulk", "-"), "1 job, id 1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

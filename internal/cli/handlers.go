@@ -95,10 +95,6 @@ func (f *handlerFlags) handlers(a *App, slots int, log *slog.Logger) (*later.Han
 			return nil, usageError("--http-retry has %d; it takes statuses from 400 to 499", status)
 		}
 	}
-	perHost := f.perHost
-	if perHost == 0 {
-		perHost = max(slots/2, endpoint.DefaultMaxPerHost)
-	}
 	keys, err := f.keys(a)
 	if err != nil {
 		return nil, err
@@ -109,7 +105,7 @@ func (f *handlerFlags) handlers(a *App, slots int, log *slog.Logger) (*later.Han
 			return nil, err
 		}
 		run, err := endpoint.New(endpoint.Config{
-			URL: url, Keys: keys, AllowPrivate: f.allowPrivate, AllowRedirects: f.allowRedirects, Retry: f.httpRetry, MaxPerHost: perHost,
+			URL: url, Keys: keys, AllowPrivate: f.allowPrivate, AllowRedirects: f.allowRedirects, Retry: f.httpRetry, MaxPerHost: f.requestsPerHost(slots),
 		})
 		if err != nil {
 			return nil, usageError("--http %s: %s", kind, fieldsAsFlags.Replace(err.Error()))
@@ -120,6 +116,14 @@ func (f *handlerFlags) handlers(a *App, slots int, log *slog.Logger) (*later.Han
 		log.Warn("requests are not signed, so receivers cannot tell them from others: set " + httpKeyVariable + " or --http-key-file")
 	}
 	return handlers, nil
+}
+
+// requestsPerHost leaves half of the slots to other hosts, where there are enough.
+func (f *handlerFlags) requestsPerHost(slots int) int {
+	if f.perHost > 0 {
+		return f.perHost
+	}
+	return max(slots/2, endpoint.DefaultMaxPerHost)
 }
 
 // fieldsAsFlags writes the fields of [endpoint.Config] as a person sets them.

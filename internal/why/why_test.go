@@ -77,6 +77,9 @@ func TestOf(t *testing.T) {
 		{"ended", job(later.StateEnded, func(j *later.JobInfo) {
 			j.Log = []later.LogEntry{{Attempt: 1, Outcome: later.OutcomeRetry}, {Attempt: 2, Outcome: later.OutcomeDone, Worker: "w9", FinishedAt: ago(time.Minute)}}
 		}), able, Ended, []string{"done 1m ago", "attempt 2 on worker w9"}},
+		{"expired before it ran", job(later.StateEnded, func(j *later.JobInfo) {
+			j.Log = []later.LogEntry{{Outcome: later.OutcomeExpired, Worker: "w9", FinishedAt: ago(time.Minute)}}
+		}), able, Ended, []string{"expired 1m ago while waiting, never ran"}},
 		{"ended, the log is off", job(later.StateEnded, nil), able, Ended, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
