@@ -116,6 +116,39 @@ func TestClaiming(t *testing.T) {
 		})
 	})
 
+	t.Run("a claim that is too much for its bound is made smaller, then larger again", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			ids := b.tasks(60, later.Options{})
+			huge := true
+			b.store.hanging(func(ctx context.Context, op string, arg any) error {
+				if op == "claim" && huge && arg.(later.ClaimRequest).Limit > 7 {
+					<-ctx.Done() // so much cannot be read in time
+					return fmt.Errorf("%w: %w", later.ErrUnavailable, ctx.Err())
+				}
+				return nil
+			})
+			r := b.run(handle(noop), worker.Config{Concurrency: 30, Lease: 2 * time.Second})
+			b.sleep(time.Minute)
+			for _, id := range ids {
+				b.wantOutcomes(id, "done")
+			}
+			var limits []int
+			for _, c := range b.store.called("claim")[:4] {
+				limits = append(limits, c.arg.(later.ClaimRequest).Limit)
+			}
+			if got := fmt.Sprint(limits); got != "[30 15 7 14]" {
+				t.Errorf("got the limits %s, want them halved until it works, then doubled", got)
+			}
+			huge = false
+			b.sleep(10 * time.Second)
+			claims := b.store.called("claim")
+			if got := claims[len(claims)-1].arg.(later.ClaimRequest).Limit; got != 30 {
+				t.Errorf("got the limit %d in the end, want all 30 slots", got)
+			}
+			r.stopped()
+		})
+	})
+
 	t.Run("kinds without a handler are left alone", func(t *testing.T) {
 		// Case 142.
 		bubble(t, func(b *bed) {

@@ -122,15 +122,7 @@ func TestCrashes(t *testing.T) {
 	// Three jobs have become suspects, and all slots are busy for minutes.
 	suspects := func(b *bed, d time.Duration) (ids []int64, most, now *atomic.Int32, h *later.Handlers) {
 		ids = b.tasks(3, later.Options{})
-		for range later.SuspectCrashes {
-			if _, err := b.store.Store.Claim(b.Context(), later.ClaimRequest{
-				Queues: []later.QueueLimit{{Queue: "default", Limit: 10}}, Limit: 10, Kinds: []string{"task"},
-				Worker: "killed", Token: later.NewToken(), Lease: time.Second,
-			}); err != nil {
-				b.Fatal(err)
-			}
-			time.Sleep(1100 * time.Millisecond)
-		}
+		b.loseAll(later.SuspectCrashes)
 		most, now = &atomic.Int32{}, &atomic.Int32{}
 		h = handle(func(ctx context.Context, j *later.Job[task]) error {
 			if j.Crashes > 0 {
@@ -156,6 +148,65 @@ func TestCrashes(t *testing.T) {
 				t.Errorf("got %d suspects at once, want 1", most.Load())
 			}
 			r.stopped()
+		})
+	})
+
+	t.Run("innocent suspects are through at once, one after the other", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			ids := b.tasks(20, later.Options{})
+			b.loseAll(later.SuspectCrashes)
+			var first, last time.Time
+			r := b.run(handle(func(ctx context.Context, _ *later.Job[task]) error {
+				if last = time.Now(); first.IsZero() {
+					first = last
+				}
+				return obedient(ctx, 10*time.Millisecond)
+			}), worker.Config{})
+			b.sleep(17 * time.Second) // the first sweep comes within 15 s
+			for _, id := range ids {
+				b.wantOutcomes(id, "lost lost done")
+			}
+			if took := last.Sub(first); took > time.Second {
+				t.Errorf("got %v for 20 of them, want under 1 s", took)
+			}
+			r.stopped()
+		})
+	})
+
+	t.Run("a suspect that hangs does not keep the others", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			release := make(chan struct{})
+			defer close(release)
+			ids := b.tasks(5, later.Options{Timeout: time.Second})
+			b.loseAll(later.SuspectCrashes)
+			r := b.run(handleEvery(time.Hour, func(_ context.Context, j *later.Job[task]) error {
+				if j.ID == ids[0] {
+					<-release
+				}
+				return nil
+			}), worker.Config{Concurrency: 3, Grace: 2 * time.Second, Lease: 4 * time.Second})
+			b.sleep(5 * time.Second)
+			b.wantOutcomes(ids[0], "lost lost retry")
+			for _, id := range ids[1:] {
+				b.wantOutcomes(id, "lost lost done")
+			}
+			r.stop() // its error names the one that hangs
+		})
+	})
+
+	t.Run("losses that are not in a row do not add up", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{})[0]
+			for range later.CrashLimit + 1 {
+				sum := b.drain(handle(func(context.Context, *later.Job[task]) error { return later.Snooze(time.Second) }), worker.Config{})
+				if sum.Outcomes[later.OutcomeSnoozed] != 1 {
+					t.Errorf("got %+v, want one snooze", sum)
+				}
+				time.Sleep(time.Second)
+				b.loseOnce(id)
+			}
+			b.drain(handle(noop), worker.Config{})
+			b.wantOutcomes(id, strings.Repeat("snoozed lost ", later.CrashLimit+1)+"done")
 		})
 	})
 

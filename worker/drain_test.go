@@ -62,6 +62,97 @@ func TestDrain(t *testing.T) {
 		})
 	})
 
+	t.Run("a handler that never returns does not keep it, and is named", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			release := make(chan struct{})
+			defer close(release)
+			id := b.tasks(1, later.Options{Timeout: time.Second, MaxAttempts: 1})[0]
+			others := b.tasks(20, later.Options{})
+			begin := time.Now()
+			sum, err := b.worker(handle(func(_ context.Context, j *later.Job[task]) error {
+				if j.ID == id {
+					<-release
+				}
+				return nil
+			}), worker.Config{Concurrency: 2, Grace: 2 * time.Second}).Drain(b.Context())
+			var left *worker.DrainError
+			if !errors.As(err, &left) || len(left.Running) != 1 || left.Running[0].ID != id {
+				t.Errorf("got the error %v, want one that names the job", err)
+			}
+			if took := time.Since(begin); !sum.Empty || took > 4*time.Second {
+				t.Errorf("got %+v after %v, want it empty after 3 s", sum, took)
+			}
+			b.wantOutcomes(id, "dead")
+			for _, other := range others {
+				b.wantOutcomes(other, "done")
+			}
+		})
+	})
+
+	t.Run("the deadline is kept when the store is closed under it", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			b.tasks(1, later.Options{})
+			release := make(chan struct{})
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			go func() { time.Sleep(time.Second); b.store.Close() }()
+			begin := time.Now()
+			_, err := b.worker(handle(deaf(release)), worker.Config{}).Drain(ctx)
+			if took := time.Since(begin); took > 10200*time.Millisecond {
+				t.Errorf("got %v, want at most the 10 s of the deadline", took)
+			}
+			if !errors.Is(err, later.ErrClosed) {
+				t.Errorf("got the error %v, want that the store is closed", err)
+			}
+			close(release)
+		})
+	})
+
+	t.Run("the worker is listed meanwhile, and not any more afterwards", func(t *testing.T) {
+		for _, slow := range []time.Duration{0, 300 * time.Millisecond} {
+			bubble(t, func(b *bed) {
+				b.tasks(1, later.Options{})
+				b.store.hanging(func(ctx context.Context, op string, _ any) error {
+					if op == "beat" {
+						return obedient(ctx, slow)
+					}
+					return nil
+				})
+				listed := 0
+				w := b.worker(handle(func(ctx context.Context, _ *later.Job[task]) error {
+					time.Sleep(500*time.Millisecond - slow) // or less than the beat takes
+					list, err := b.store.Workers(ctx)
+					listed = len(list)
+					return err
+				}), worker.Config{})
+				if _, err := w.Drain(b.Context()); err != nil {
+					t.Fatal(err)
+				}
+				b.sleep(time.Second)
+				list, err := b.store.Workers(b.Context())
+				if err != nil || len(list) != 0 || slow == 0 && listed != 1 {
+					t.Errorf("got %d workers meanwhile, then %v and the error %v, want 1 and none", listed, list, err)
+				}
+				b.wantLines(1, "INFO worker drains")
+				b.wantLines(1, "INFO worker stopped")
+			})
+		}
+	})
+
+	t.Run("a job that snoozes for no time does not keep it", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{})[0]
+			runs := 0
+			sum := b.drain(handle(func(context.Context, *later.Job[task]) error { runs++; return later.Snooze(0) }), worker.Config{})
+			if !sum.Empty || runs != 1 {
+				t.Errorf("got %+v after %d runs, want it empty after 1", sum, runs)
+			}
+			if in := time.Until(b.find(id).RunAt); in != worker.MinSnooze {
+				t.Errorf("got the job due in %v, want %v", in, worker.MinSnooze)
+			}
+		})
+	})
+
 	t.Run("it can be called again, and counts anew", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			w := b.worker(handle(noop), worker.Config{})

@@ -241,6 +241,21 @@ func (r *running) crash() {
 	<-r.done
 }
 
+// loseAll lets the due jobs be claimed so many times by a worker that is never
+// heard of again.
+func (b *bed) loseAll(times int) {
+	b.Helper()
+	for range times {
+		if _, err := b.store.Store.Claim(b.Context(), later.ClaimRequest{
+			Queues: []later.QueueLimit{{Queue: later.DefaultQueue, Limit: 1000}}, Limit: 1000, Kinds: []string{"task"},
+			Worker: "killed", Token: later.NewToken(), Lease: time.Second,
+		}); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond)
+	}
+}
+
 // loseOnce lets the job be claimed by a worker that is never heard of again.
 func (b *bed) loseOnce(id int64) {
 	b.Helper()

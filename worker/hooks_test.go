@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,58 @@ func TestHooks(t *testing.T) {
 			}
 			if got := strings.Join(calls, "\n"); got != strings.Join(want, "\n") {
 				t.Errorf("got the calls\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+			}
+			r.stopped()
+		})
+	})
+
+	t.Run("OnDead is called when the answer of the settle was lost", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			var first atomic.Bool
+			lose := func(op string, _ any) error {
+				if op == "settle" && first.CompareAndSwap(true, false) {
+					return later.ErrUnavailable
+				}
+				return nil
+			}
+			var calls []string
+			r := b.run(handle(func(context.Context, *later.Job[task]) error { return later.Permanent(errors.New("boom")) }), worker.Config{
+				Poll:    100 * time.Millisecond,
+				OnError: func(_ context.Context, f worker.Failure) { calls = append(calls, fmt.Sprint("OnError ", f.Job.ID)) },
+				OnDead:  func(_ context.Context, f worker.Failure) { calls = append(calls, fmt.Sprint("OnDead ", f.Job.ID)) },
+			})
+			first.Store(true)
+			b.store.set(nil, lose)
+			b.tasks(1, later.Options{})
+			b.sleep(5 * time.Second)
+			if got := strings.Join(calls, ", "); got != "OnError 1, OnDead 1" {
+				t.Errorf("got the calls %q, want both for job 1", got)
+			}
+			b.wantLines(1, "ERROR job is dead", "job=1")
+			if s := r.Stats(); s.Outcomes[later.OutcomeDead] != 1 || s.Unclear+s.Refused != 0 {
+				t.Errorf("got %+v, want one dead and nothing unclear", s)
+			}
+			r.stopped()
+		})
+	})
+
+	t.Run("OnDead is not called for a death that was not stored", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			id := b.tasks(1, later.Options{})[0]
+			b.store.failing(later.ErrUnavailable, "settle")
+			r := b.run(handle(func(_ context.Context, j *later.Job[task]) error {
+				// Somebody else ends it meanwhile.
+				if _, err := b.store.Store.Settle(b.Context(), []later.Settlement{{Lease: j.HeldLease(), Outcome: later.OutcomeDone}}); err != nil {
+					t.Error(err)
+				}
+				return later.Permanent(errors.New("boom"))
+			}), worker.Config{OnDead: func(context.Context, worker.Failure) { t.Error("got OnDead, want none") }})
+			synctest.Wait()
+			b.store.failing(nil)
+			b.sleep(5 * time.Second)
+			b.wantOutcomes(id, "done")
+			if s := r.Stats(); s.Unclear != 1 || s.Outcomes[later.OutcomeDead] != 0 {
+				t.Errorf("got %+v, want one unclear result", s)
 			}
 			r.stopped()
 		})

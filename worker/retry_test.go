@@ -75,6 +75,23 @@ func TestRetries(t *testing.T) {
 		})
 	})
 
+	t.Run("a refusal that passes costs the error none of its text", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			b.store.failing(errors.New("permission denied (42501)"), "settle")
+			id := b.tasks(1, later.Options{})[0]
+			r := b.run(handle(func(context.Context, *later.Job[task]) error { return errors.New("boom") }), worker.Config{})
+			b.sleep(time.Second)
+			b.store.failing(nil)
+			b.sleep(5 * time.Second)
+			b.wantOutcomes(id, "retry")
+			if got := b.find(id).Errors; len(got) != 1 || got[0].Error != "boom" {
+				t.Errorf("got the history %+v, want the error's text", got)
+			}
+			b.wantLines(1, "WARN outcome could not be stored, trying again", "42501")
+			r.stopped()
+		})
+	})
+
 	t.Run("a result that the store never takes is kept without a storm", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			b.store.set(func(op string, arg any) error {
