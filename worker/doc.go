@@ -3,10 +3,12 @@
 //
 // What it guarantees:
 //
-//   - Every claimed job ends in exactly one of these ways: its outcome is
-//     stored; or the store refuses it because the lease was lost, and that is
-//     logged and counted; or the process dies first, and the job is claimed
-//     again when its lease ends.
+//   - Every claimed job ends in one of these ways. Its outcome is stored. Or
+//     the store refuses it because the lease was lost, which is logged and
+//     counted. Or its handler does not return although its lease was lost,
+//     which is logged and counted too. Or the run ends before the outcome could
+//     be stored, and a [DrainError] names the job. Or the process dies. After
+//     each of the last three the job is claimed again when its lease ends.
 //   - A job counts as done only when its settle has been committed. Results
 //     outlive a database that goes away: they are kept in memory and settled
 //     when it is back.
@@ -16,7 +18,9 @@
 //   - Nothing of a store's is held while a handler runs: no transaction, no
 //     connection, no lock.
 //   - After Run, Stop or Drain have returned, no goroutine of this package is
-//     left, but for handlers and hooks that ignore their ended context.
+//     left, but for handlers and hooks that ignore their ended context, and
+//     for a call of the store that ignores its own: that one is waited for a
+//     moment only, and then ends by itself.
 //
 // A handler that ignores its context cannot be ended. When it still runs
 // [Config.Grace] after its context ended, it is abandoned: its attempt is

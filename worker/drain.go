@@ -18,6 +18,11 @@ const (
 	leaveBound = time.Second
 )
 
+// startSpread is the longest that Run waits before it first asks the store, so
+// that workers that start together do not all connect and claim at once. Chosen:
+// nobody sees it in a service that runs for days. Tests set it to 0.
+var startSpread = 100 * time.Millisecond
+
 // launch starts the loops. Nothing is claimed before the schema was checked.
 func (r *run) launch() {
 	r.log.Info("worker starts", "worker", r.id.name, "kinds", r.kinds, "slots", r.cfg.Concurrency)
@@ -25,12 +30,28 @@ func (r *run) launch() {
 	r.loops.Go(func() { r.settleLoop(&r.doubtful) })
 	r.loops.Go(r.renewLoop)
 	r.claims.Go(func() {
-		if !r.checkSchema() {
+		if !r.spreadStart() || !r.checkSchema() {
 			return
 		}
 		r.upkeep()
 		r.claimLoop()
 	})
+}
+
+// spreadStart returns false when the run was stopped meanwhile. A Drain does not
+// wait: it is called for its result.
+func (r *run) spreadStart() bool {
+	if r.untilEmpty || startSpread == 0 {
+		return true
+	}
+	timer := time.NewTimer(time.Duration(rand.Float64() * float64(min(startSpread, r.cfg.Poll))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.stopped:
+		return false
+	}
 }
 
 func (r *run) checkSchema() bool {

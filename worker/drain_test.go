@@ -62,6 +62,47 @@ func TestDrain(t *testing.T) {
 		})
 	})
 
+	t.Run("it looks at everything in every queue before it says that nothing is due", func(t *testing.T) {
+		// A thorough claim that fails is repeated, and each queue gets its own
+		// where an abandoned handler leaves no slot for both.
+		bubble(t, func(b *bed) {
+			release := make(chan struct{})
+			defer close(release)
+			hung := b.enqueue(task{N: 1}, later.Options{Queue: "one", Timeout: time.Second, MaxAttempts: 1})
+			var hidden []int64
+			fails := 2
+			b.store.hanging(func(_ context.Context, op string, arg any) error {
+				if op != "claim" || !arg.(later.ClaimRequest).Thorough {
+					return nil
+				}
+				if fails--; fails >= 0 {
+					return later.ErrUnavailable
+				}
+				if len(hidden) == 0 { // what only a thorough claim finds
+					for _, queue := range []string{"one", "two"} {
+						hidden = append(hidden, b.enqueue(task{}, later.Options{Queue: queue}))
+					}
+				}
+				return nil
+			})
+			_, err := b.worker(handle(func(_ context.Context, j *later.Job[task]) error {
+				if j.Payload.N == 1 {
+					<-release
+				}
+				return nil
+			}), worker.Config{Concurrency: 2, Grace: time.Second, Queues: []worker.Queue{{Name: "one"}, {Name: "two"}}}).Drain(b.Context())
+			if !errors.Is(err, worker.ErrDrainDeadline) {
+				t.Errorf("got the error %v, want one that names job %d", err, hung)
+			}
+			if len(hidden) != 2 {
+				t.Fatal("got no thorough claim, want one")
+			}
+			for _, id := range hidden {
+				b.wantOutcomes(id, "done")
+			}
+		})
+	})
+
 	t.Run("a handler that never returns does not keep it, and is named", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			release := make(chan struct{})

@@ -12,12 +12,13 @@ var (
 	// ErrStuck is returned by Run when handlers that ignore their ended context
 	// hold all slots: only a restart of the process helps.
 	ErrStuck = errors.New("worker: all slots are held by handlers that do not return")
-	// ErrDrainDeadline is matched by every [DrainError].
+	// ErrDrainDeadline is matched by every [DrainError], whether the time was
+	// over at a deadline or by a second signal.
 	ErrDrainDeadline = errors.New("worker: drain deadline passed")
 )
 
-// DrainError says what a drain left behind at its deadline. It matches
-// [ErrDrainDeadline].
+// DrainError says what a drain left behind when its time was over, or what a
+// Drain that found no more work left running. It matches [ErrDrainDeadline].
 type DrainError struct {
 	// Running are the jobs whose handlers have not returned. They were released
 	// (or settled when their handlers were abandoned), unless Unsettled names

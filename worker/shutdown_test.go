@@ -224,6 +224,10 @@ func TestShutdown(t *testing.T) {
 			if took := time.Since(begin); took > 500*time.Millisecond {
 				t.Errorf("got %v, want it at once", took)
 			}
+			b.wantLines(1, "WARN job is interrupted, its worker stops", "job=1", "worker="+r.Name())
+			b.wantLines(0, "deadline") // it was none
+			b.wantLines(1, "INFO worker drains")
+			b.wantLines(1, "INFO worker stopped")
 			if j := b.find(id); j.State != later.StateReady || j.Attempt != 0 {
 				t.Errorf("got %s with attempt %d, want released", j.State, j.Attempt)
 			}

@@ -32,7 +32,8 @@ type Stats struct {
 	// was lost.
 	Refused int64
 	// Unclear counts those refused after an earlier try had ended without an
-	// answer: that try may have been stored.
+	// answer: that try may have been stored. It also counts handlers that failed
+	// after DoneTx when it is not known whether their transaction was committed.
 	Unclear int64
 	// LostLeases counts the running jobs whose lease was lost or could no
 	// longer be shown to hold.

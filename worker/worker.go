@@ -126,6 +126,10 @@ func (w *Worker) Stop(ctx context.Context) error {
 // Cancelling ctx ends Drain as it ends Run. Summary.Empty tells whether
 // everything was done.
 //
+// A handler that never returns does not keep it: once its job's timeout and
+// Config.Grace have passed it is abandoned, and Drain ends without it, with a
+// [DrainError] that names the job.
+//
 // Its errors are those of Run, and that of the store when the time was over
 // while it did not answer. After Stop it does nothing.
 func (w *Worker) Drain(ctx context.Context) (Summary, error) {
