@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -49,6 +50,9 @@ func connectAt(t *testing.T, url string, config postgres.Config) *db {
 	t.Helper()
 	if config.Schema == "" {
 		config.Schema = testdb.Schema(t, url)
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	store, err := postgres.Open(t.Context(), url, config)
 	if err != nil {

@@ -94,7 +94,11 @@ func queryOnce[T any](ctx context.Context, s *Store, pool *pgxpool.Pool, st stat
 	batch.Queue(s.sql(st.sql), st.args...)
 	batch.Queue("commit")
 	replies := conn.SendBatch(ctx, batch)
-	defer func() { err = errors.Join(err, closeReplies(replies, err)) }()
+	defer func() {
+		if closing := replies.Close(); err == nil { // else it is the same error again
+			err = closing
+		}
+	}()
 
 	if _, err := replies.Exec(); err != nil {
 		return nil, err
@@ -115,16 +119,6 @@ func queryOnce[T any](ctx context.Context, s *Store, pool *pgxpool.Pool, st stat
 		return nil, err
 	}
 	return result, nil
-}
-
-// closeReplies returns the error of closing only if there was none before: it
-// would be the same one again.
-func closeReplies(replies pgx.BatchResults, before error) error {
-	err := replies.Close()
-	if before != nil {
-		return nil
-	}
-	return err
 }
 
 // leave makes a connection fit for the pool again after err, or unfit for good.
