@@ -89,7 +89,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"WRONG  3 orders confirmed", "order 2 is confirmed never", "It does not add up.",
-			"later dead list --db sqlite:/d/shop.db", "no such order"} {
+			"db=/d/shop.db\n", `later dead list --db sqlite:"$db"`, "no such order"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("got %s\nwant %q in it", out.String(), want)
 			}
