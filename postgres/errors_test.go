@@ -47,6 +47,21 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// otherDriver is an error of a driver that is not pgx.
+type otherDriver struct{ code string }
+
+func (e otherDriver) Error() string    { return "relation does not exist" }
+func (e otherDriver) SQLState() string { return e.code }
+
+func TestClassifyErrorsOfOtherDrivers(t *testing.T) {
+	s := &Store{schema: `"later"`}
+	for code, want := range map[string]error{"42P01": later.ErrSchema, "53100": later.ErrFull, "57P01": later.ErrUnavailable} {
+		if got := s.classify(fmt.Errorf("while: %w", otherDriver{code})); !errors.Is(got, want) {
+			t.Errorf("%s: got %v, want %v", code, got, want)
+		}
+	}
+}
+
 // Case 200: a password is in no error, however the URL is broken.
 func TestNoErrorShowsThePassword(t *testing.T) {
 	for _, url := range []string{

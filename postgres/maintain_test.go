@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/testdb"
 	"github.com/later-queue/later/postgres"
 )
 
@@ -86,6 +87,38 @@ func TestMaintain(t *testing.T) {
 		d.maintain()
 		if got := ask[int](d, "select count(*) from "+d.table("job_log_default")); got != 1 {
 			t.Errorf("got %d rows, want 1", got)
+		}
+	})
+
+	t.Run("however many there are", func(t *testing.T) {
+		d := open(t, postgres.Config{})
+		d.do(fmt.Sprintf(`insert into %s (job_id, finished_at, attempt, queue, kind, tenant, outcome, worker, error)
+			select 1, now() - interval '8 days', 1, 'default', 'work', '', 'done', '', '' from generate_series(1, 25000)`, d.table("job_log")))
+		d.maintain()
+		if got := ask[int](d, "select count(*) from "+d.table("job_log_default")); got != 0 {
+			t.Errorf("got %d rows, want 0", got)
+		}
+	})
+
+	t.Run("the migration itself makes the first days' partitions, for those who run its SQL", func(t *testing.T) {
+		d := connectAt(t, testdb.Postgres(t), postgres.Config{})
+		d.do("set time zone 'Pacific/Kiritimati'") // 14 hours ahead
+		if _, err := d.conn.PgConn().Exec(t.Context(), "begin;\n"+d.MigrationSQL(false)+"\ncommit;").ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		d.do("set time zone 'UTC'")
+		const bounds = `select string_agg(pg_get_expr(c.relpartbound, c.oid), ' ' order by c.relname)
+			from pg_class c join pg_inherits i on i.inhrelid = c.oid where i.inhparent = $1::text::regclass`
+		days, made := d.days(), ask[string](d, bounds, d.table("job_log"))
+		if want := fmt.Sprint([]string{day(0), day(1), day(2), day(3), "job_log_default"}); fmt.Sprint(days) != want {
+			t.Errorf("got %v, want %v", days, want)
+		}
+		for n := range 4 {
+			d.do("drop table " + d.table(day(n)))
+		}
+		d.maintain()
+		if got := ask[string](d, bounds, d.table("job_log")); got != made {
+			t.Errorf("Maintain makes %v, the migration %v", got, made)
 		}
 	})
 

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -94,6 +96,40 @@ func TestMarks(t *testing.T) {
 		}
 	})
 
+	t.Run("a look from the head that is given up does not keep the next claims from going on behind the marks", func(t *testing.T) {
+		s, now := marked(t)
+		late := func() {
+			t.Helper()
+			ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second)) // no look is as quick
+			defer cancel()
+			if _, err := s.Claim(ctx, claimRequest(5)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v, want the bound", err)
+			}
+		}
+		*now = now.Add(time.Hour)
+		if _, head := s.marks.before(claimRequest(5)); !head[0] {
+			t.Fatal("it is not time to look from the head: the test shows nothing")
+		}
+		began := *now
+		s.marks.now = func() time.Time { // the claim takes a second
+			*now = now.Add(500 * time.Millisecond)
+			return *now
+		}
+		late()
+		s.marks.now = func() time.Time { return *now }
+		if _, head := s.marks.before(claimRequest(5)); head[0] {
+			t.Error("the next claim looks from the head again")
+		}
+		s.marks.forget()
+		if got := len(claimSome(t, s, 5)); got != 5 {
+			t.Errorf("got %d jobs behind the marks, want 5", got)
+		}
+		*now = began.Add(time.Minute)
+		if _, head := s.marks.before(claimRequest(5)); !head[0] {
+			t.Error("a minute later no claim looks from the head")
+		}
+	})
+
 	t.Run("another set of kinds has marks of its own", func(t *testing.T) {
 		s, _ := marked(t)
 		req := claimRequest(5)
@@ -157,6 +193,19 @@ func TestMarksAreKeptOnlyWhereLookingIsSlow(t *testing.T) {
 	}
 	m.forget()
 	check("after forgetting", quick, []int32{0}, true, false, 0)
+}
+
+// What is hidden behind marks is hidden for a bounded time.
+func TestPauseAfterALook(t *testing.T) {
+	for _, test := range []struct{ elapsed, want time.Duration }{
+		{10 * time.Millisecond, 200 * time.Millisecond},
+		{time.Second, 5 * time.Second},
+		{10 * time.Second, 10 * time.Second},
+	} {
+		if got := pauseAfter(test.elapsed); got != test.want {
+			t.Errorf("after %v: got %v, want %v", test.elapsed, got, test.want)
+		}
+	}
 }
 
 func TestMarkOfALevel(t *testing.T) {
