@@ -82,8 +82,19 @@ func TestMarkSettled(t *testing.T) {
 		t.Error("got settled before DoneTx")
 	}
 	c.MarkSettled()
-	if !c.SettledInTx() {
+	if !c.SettledInTx() || c.SettledMarks() != 1 {
 		t.Error("got not settled after DoneTx")
+	}
+	asked := c.SettledMarks()
+	c.MarkSettled() // the first one was rolled back, this is the second
+	c.ClearSettled(asked)
+	if !c.SettledInTx() {
+		t.Error("got the second DoneTx cleared with the first")
+	}
+	c.ClearSettled(c.SettledMarks())
+	c.ClearSettled(asked) // an answer that came late
+	if c.SettledInTx() || c.SettledMarks() != 2 {
+		t.Errorf("got settled %t after %d calls, want both cleared", c.SettledInTx(), c.SettledMarks())
 	}
 }
 
