@@ -119,9 +119,10 @@ func TestClaiming(t *testing.T) {
 	t.Run("a claim that is too much for its bound is made smaller, then larger again", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			ids := b.tasks(60, later.Options{})
-			huge := true
+			var huge atomic.Bool
+			huge.Store(true)
 			b.store.hanging(func(ctx context.Context, op string, arg any) error {
-				if op == "claim" && huge && arg.(later.ClaimRequest).Limit > 7 {
+				if op == "claim" && huge.Load() && arg.(later.ClaimRequest).Limit > 7 {
 					<-ctx.Done() // so much cannot be read in time
 					return fmt.Errorf("%w: %w", later.ErrUnavailable, ctx.Err())
 				}
@@ -139,7 +140,7 @@ func TestClaiming(t *testing.T) {
 			if got := fmt.Sprint(limits); got != "[30 15 7 14]" {
 				t.Errorf("got the limits %s, want them halved until it works, then doubled", got)
 			}
-			huge = false
+			huge.Store(false)
 			b.sleep(10 * time.Second)
 			claims := b.store.called("claim")
 			if got := claims[len(claims)-1].arg.(later.ClaimRequest).Limit; got != 30 {

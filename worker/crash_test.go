@@ -227,7 +227,7 @@ func TestCrashes(t *testing.T) {
 			}, nil)
 			b.store.hanging(func(ctx context.Context, op string, arg any) error {
 				if op == "sweep" && !arg.(later.SweepRequest).Suspect {
-					time.Sleep(1) // a suspect that was just started has begun
+					time.Sleep(time.Nanosecond) // a suspect that was just started has begun
 					if at := time.Now(); now.Load() == 0 {
 						waitsSince.Store(&at)
 					}
