@@ -31,6 +31,10 @@ in it.
   lost       the lease of its worker has ended; the next claim takes it
   dead       out of attempts; waits for a person: later dead list
 
+Ready jobs that no live worker takes, because none of those that serve the queue has a
+handler for the kind, are named below the table; the newest 1000 are looked at. How
+many jobs each worker runs is counted by the leases.
+
 With --watch the picture is redrawn until Ctrl-C; with --json, or when the output is
 no terminal, it is printed again and again. Counting reads the whole table: with
 millions of jobs it is done less often than asked for, so that it takes at most a
