@@ -74,7 +74,7 @@ func (f *fleetView) lines(a *App, width int) []string {
 		jobs int
 		text string
 	}{
-		{f.unlisted, "on workers that are not listed (a drain, or lost)"},
+		{f.unlisted, "on workers that are not listed (lost, or cut off)"},
 		{f.silent, "on workers that are silent (lost, or cut off)"},
 	} {
 		if odd.jobs > 0 {

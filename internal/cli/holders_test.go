@@ -30,10 +30,10 @@ func TestFleetLines(t *testing.T) {
 	}{
 		{"nobody", fleetView{}, []string{"no worker is alive: start one with later work"}},
 		{"alive", fleetView{alive: 2, slots: 8}, []string{"2 workers alive, with 8 slots"}},
-		{"a lease of nobody", fleetView{unlisted: 1}, []string{"1 job is running on workers that are not listed (a drain, or lost)"}},
+		{"a lease of nobody", fleetView{unlisted: 1}, []string{"1 job is running on workers that are not listed (lost, or cut off)"}},
 		{"leases of the silent", fleetView{silent: 3}, []string{"3 jobs are running on workers that are silent (lost, or cut off)"}},
 		{"all of them", fleetView{alive: 1, slots: 1, unlisted: 2, silent: 1, capped: true}, []string{
-			"1 worker alive, with 1 slot", "2 jobs are running on workers that are not listed (a drain, or lost)",
+			"1 worker alive, with 1 slot", "2 jobs are running on workers that are not listed (lost, or cut off)",
 			"1 job is running on workers that are silent (lost, or cut off)", "10000 running jobs were looked at; there are more",
 		}},
 	} {
@@ -54,7 +54,7 @@ func TestWorkersByLeases(t *testing.T) {
 				s.ok("enqueue", "k", "1")
 			}
 			store := s.store()
-			const nobody, ghost = "no worker is alive: start one with later work", "2 jobs are running on workers that are not listed (a drain, or lost)"
+			const nobody, ghost = "no worker is alive: start one with later work", "2 jobs are running on workers that are not listed (lost, or cut off)"
 			for _, command := range []string{"status", "workers"} {
 				if out := s.ok(command); !strings.Contains(out, nobody) {
 					t.Errorf("got %q, want %q", out, nobody)
