@@ -45,8 +45,11 @@ type Worker interface {
 	// queues in the order given, each at most its Limit, all together at most
 	// Limit. Two claims never return the same job while a lease holds, and
 	// never wait for each other's rows. What comes in behind jobs that claims
-	// have passed already (given back, lost, committed late) may be found a
-	// little later than by the next claim.
+	// have passed already (given back, lost, committed late, of a priority that
+	// the queue did not have) may be found later than by the next claim: by 5 s
+	// at most, or by the time that a look through the whole queue takes, if that
+	// is longer. A claim whose answer was lost counts as a loss of its jobs: they
+	// are leased to nobody, and found when their leases have ended.
 	Claim(ctx context.Context, req ClaimRequest) ([]*Claimed, error)
 
 	// Sweep leases jobs that a claim does not take: at most Limit that are to
