@@ -64,6 +64,7 @@ func inOrder(t *testing.T, s *Store, conn *pgx.Conn, kinds []string) []int64 {
 
 // The order of a queue does not depend on the kinds, however they are mixed.
 func TestKindsAreMerged(t *testing.T) {
+	s, conn := planStore(t)
 	for _, mix := range []struct{ name, kind string }{
 		{"taking turns", "i % 40"},
 		{"at random", "floor(random() * 40)::int"},
@@ -73,8 +74,8 @@ func TestKindsAreMerged(t *testing.T) {
 		for _, limit := range []int{1, 7, 50, 1000} {
 			for _, known := range []int{1, 2, 20, 40} {
 				t.Run(fmt.Sprintf("%s, %d at a time, %d of 40 kinds known", mix.name, limit, known), func(t *testing.T) {
-					s, conn := planStore(t)
 					execute(t, s, conn, `
+						truncate {schema}.job;
 						insert into {schema}.job (kind, priority, run_at)
 						select 'kind_' || lpad((`+mix.kind+`)::text, 3, '0'), i / 500 - 2,
 						       now() - floor(random() * 20 - 2) * interval '1 minute'
