@@ -178,6 +178,28 @@ func TestOutages(t *testing.T) {
 		})
 	})
 
+	t.Run("a sweep that is too much for its bound is made smaller", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			var ids []int64
+			for range 150 {
+				ids = append(ids, b.enqueue(raw("unknown", `{}`), later.Options{ExpiresIn: time.Second}))
+			}
+			b.store.hanging(func(ctx context.Context, op string, arg any) error {
+				if op == "sweep" && arg.(later.SweepRequest).Limit > 30 {
+					<-ctx.Done() // so much cannot be read in time
+					return later.ErrUnavailable
+				}
+				return nil
+			})
+			r := b.run(handle(noop), worker.Config{Lease: 4 * time.Second})
+			b.sleep(time.Minute)
+			for _, id := range ids {
+				b.wantOutcomes(id, "expired")
+			}
+			r.stopped()
+		})
+	})
+
 	t.Run("doomed jobs do not pile up in memory while nothing can be stored", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			for range 5000 {

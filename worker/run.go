@@ -72,6 +72,10 @@ type run struct {
 	thorough  bool // the next claim is to look at everything
 	// claimLimit is how many jobs a claim may ask for at the moment.
 	claimLimit int
+	// sweepSize is the same for a sweep, and sweepFull says that the latest one
+	// got as many. They belong to the loop that sweeps.
+	sweepSize int
+	sweepFull bool
 
 	ordinary backlog // of results to be settled
 	doubtful backlog
@@ -88,7 +92,7 @@ func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
 		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1), wakeSuspect: make(chan struct{}, 1),
 		ordinary: backlog{wake: make(chan struct{}, 1)}, doubtful: backlog{wake: make(chan struct{}, 1)},
 		attempts: map[later.Lease]*attempt{}, executing: map[*attempt]struct{}{},
-		shares: newShares(w.cfg.Queues), claimLimit: w.cfg.Concurrency, beatsOver: make(chan struct{}),
+		shares: newShares(w.cfg.Queues), claimLimit: w.cfg.Concurrency, sweepSize: sweepLimit, beatsOver: make(chan struct{}),
 	}
 	r.ops, r.endOps = context.WithCancel(values)
 	r.beats, r.endBeats = context.WithCancel(r.ops)

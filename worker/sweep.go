@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -9,8 +10,8 @@ import (
 )
 
 const (
-	// sweepLimit is how many jobs one sweep ends. A full sweep is followed by
-	// another at once.
+	// sweepLimit is the most jobs that one sweep ends. A full sweep is followed
+	// by another at once.
 	sweepLimit = 100
 	// crowdedPause is how long a sweep waits for results to be stored.
 	crowdedPause = 100 * time.Millisecond
@@ -36,7 +37,7 @@ func (r *run) sweepLoop() {
 			wait = crowdedPause
 			continue
 		}
-		found, err := r.sweep()
+		_, err := r.sweep()
 		if err == nil {
 			r.outages.works("sweep")
 		} else if r.ops.Err() == nil {
@@ -45,7 +46,7 @@ func (r *run) sweepLoop() {
 		// What it waited for a slot counts: while all slots are taken, ending
 		// jobs goes on at the same rate.
 		wait = time.Until(next)
-		if found >= sweepLimit {
+		if err == nil && r.sweepFull {
 			wait = 0
 		}
 	}
@@ -89,7 +90,7 @@ func (r *run) sweep() (found int, err error) {
 	r.mu.Unlock()
 	found, err = r.sweepFor(hasSlot)
 	// Those that are to be ended come first: they need no slot.
-	if err == nil && found < sweepLimit && suspect && !hasSlot && r.waitForSlot() {
+	if err == nil && !r.sweepFull && suspect && !hasSlot && r.waitForSlot() {
 		var more int
 		more, err = r.sweepFor(true)
 		found += more
@@ -145,7 +146,7 @@ func (r *run) waitForSlot() bool {
 
 func (r *run) sweepFor(suspect bool) (found int, err error) {
 	req := later.SweepRequest{
-		Limit: sweepLimit, Suspect: suspect, Kinds: r.kinds,
+		Limit: r.sweepSize, Suspect: suspect, Kinds: r.kinds,
 		Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
 	}
 	for _, q := range r.cfg.Queues {
@@ -154,14 +155,20 @@ func (r *run) sweepFor(suspect bool) (found int, err error) {
 	leaseEnds := time.Now().Add(r.cfg.Lease)
 	ctx, cancel := r.op(r.claimBound())
 	jobs, err := r.store.Sweep(ctx, req)
+	ended := ctx.Err()
 	cancel()
 	if err != nil {
+		if errors.Is(ended, context.DeadlineExceeded) {
+			r.sweepSize = max(1, req.Limit/2) // as for claims
+		}
 		return 0, err
 	}
 	r.counters.add(func(s *Stats) { s.Claimed += int64(len(jobs)) })
 	for _, c := range jobs {
 		r.take(&attempt{claimed: c, claimedAt: time.Now(), suspect: c.Doom == later.DoomNone}, leaseEnds)
 	}
+	r.sweepFull = len(jobs) >= req.Limit
+	r.sweepSize = min(2*req.Limit, sweepLimit)
 	return len(jobs), nil
 }
 
