@@ -29,11 +29,12 @@ const claimable = `j.cancel_at is null
 //
 // The lanes of a level are merged in rounds. A round reads the same number of rows
 // from each lane that may still have some; up to the first place where a lane was
-// read to that number and may go on, the order of all of them is known, and that
-// part is taken, at most as many as are wanted. Only these rows are locked. What
-// others have locked is passed over and made up for by the next round, which starts
-// where this one ended. With one kind a round reads exactly what is wanted; with
-// several about twice that, which mostly is enough for all.
+// read to that number and may go on, the order of all of them is known, and of that
+// part rows are locked, one after the other, until there are as many as are
+// wanted; no others are. What others have locked is passed over and made up for by
+// the next round, which starts where this one ended and reads twice as much. With one
+// kind the first round reads exactly what is wanted; with several about twice that,
+// which mostly is enough for all.
 //
 // remaining is what all queues together may still give, room what this queue
 // may. A level starts behind its mark, if it has one ([marks]), and then counts as
@@ -54,10 +55,11 @@ with recursive level (nr, priority, room, remaining, asked, picked, began) as (
         select r.nr + 1, part.kinds, part.run_at, part.id, r.wanted - cardinality(locked.picked), locked.picked
         from round r
         cross join lateral (
-          select case
-            when cardinality(r.kinds) = 1 then r.wanted
-            else least(r.wanted, 2 * r.wanted / cardinality(r.kinds) + 2)
-          end * (1 << least(r.nr, 6)) as rows
+          select span, case
+            when cardinality(r.kinds) = 1 then span
+            else least(span, 2 * span / cardinality(r.kinds) + 2)
+          end as rows
+          from (select n.asked::bigint << least(r.nr, 6) as span) s
         ) depth
         cross join lateral (
           with found as materialized (
@@ -87,7 +89,7 @@ with recursive level (nr, priority, room, remaining, asked, picked, began) as (
             ) bound on true
             where bound.id is null or (f.run_at, f.id) <= (bound.run_at, bound.id)
             order by f.run_at, f.id
-            limit r.wanted
+            limit depth.span
           )
           select array(select ctid from known) as picked, till.run_at, till.id,
             array(
@@ -102,11 +104,16 @@ with recursive level (nr, priority, room, remaining, asked, picked, began) as (
         ) part
         cross join lateral (
           select array(
-            select j.ctid
-            from {schema}.job j
-            where j.ctid = any(part.picked)
-              and ` + claimable + `
-            for update skip locked
+            select taken.ctid
+            from unnest(part.picked) as p (ctid) -- in order
+            cross join lateral (
+              select j.ctid
+              from {schema}.job j
+              where j.ctid = p.ctid
+                and ` + claimable + `
+              for update skip locked
+            ) taken
+            limit r.wanted
           ) as picked
           offset 0 -- so that it is locked once
         ) locked
