@@ -47,7 +47,9 @@ func RetryAfter(err error, d time.Duration) error {
 }
 
 // Snooze puts the job off: it runs again d from now, and this attempt is not
-// counted. A negative d is 0.
+// counted. A worker waits at least 100 ms, so that a job cannot spin. An attempt
+// that ran into its timeout has failed, even if it returns a Snooze; and where an
+// error wraps a Permanent too, that counts.
 func Snooze(d time.Duration) error {
 	return &snoozeError{max(d, 0)}
 }
