@@ -107,3 +107,18 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+func TestParseEvents(t *testing.T) {
+	const whole = "E 1 0 38930 4753 3 -\n"
+	t.Run("leaves out what a killed process did not finish", func(t *testing.T) {
+		got, err := parseEvents(whole + "E 1 0 38930 47")
+		if err != nil || len(got) != 1 || got[0].id != 38930 {
+			t.Errorf("got %v, %v, want the first event alone", got, err)
+		}
+	})
+	t.Run("refuses a line that is broken in the middle", func(t *testing.T) {
+		if got, err := parseEvents("E 1 0 38\n" + whole); err == nil {
+			t.Errorf("got %v, want an error", got)
+		}
+	})
+}

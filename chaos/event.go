@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,27 +82,38 @@ func readEvents(dir string) ([]event, error) {
 	}
 	var all []event
 	for _, name := range names {
-		worker := strings.TrimSuffix(filepath.Base(name), ".events")
-		file, err := os.Open(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			e, err := parseEvent(lines.Text())
-			if err != nil {
-				file.Close()
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			e.worker = worker
-			all = append(all, e)
-		}
-		file.Close()
-		if err := lines.Err(); err != nil {
+		events, err := parseEvents(string(text))
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		worker := strings.TrimSuffix(filepath.Base(name), ".events")
+		for i := range events {
+			events[i].worker = worker
+		}
+		all = append(all, events...)
 	}
 	return all, nil
+}
+
+// parseEvents reads a log. A last line without its end is what a process wrote
+// when it was killed: what it tells of was not yet relied on.
+func parseEvents(text string) ([]event, error) {
+	var events []event
+	for {
+		line, rest, ended := strings.Cut(text, "\n")
+		if !ended {
+			return events, nil
+		}
+		e, err := parseEvent(line)
+		if err != nil {
+			return nil, err
+		}
+		events, text = append(events, e), rest
+	}
 }
 
 func parseEvent(line string) (event, error) {
