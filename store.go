@@ -17,7 +17,7 @@ import (
 // the chain. Deadlocks and serialization failures are retried inside.
 type Store interface {
 	Inserter
-	Worker
+	Runner
 	Operator
 
 	// Migrate brings the tables to the newest version; it is safe to call
@@ -30,8 +30,8 @@ type Store interface {
 	Close() error
 }
 
-// Worker is the half of a [Store] that runs jobs.
-type Worker interface {
+// Runner is the half of a [Store] that runs jobs.
+type Runner interface {
 	// Claim leases due jobs to one worker and counts an attempt for each. A job
 	// is claimable when its run_at has come, its kind is in Kinds, its queue in
 	// Queues, it is not cancelled and not expired, and it is not leased or its

@@ -10,7 +10,7 @@ import (
 	"github.com/later-queue/later"
 )
 
-// Claim implements [later.Worker].
+// Claim implements [later.Runner].
 func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Claimed, error) {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) take(j *job, t taking, doom later.Doom) *later.Claimed {
 	return c
 }
 
-// Sweep implements [later.Worker]. It looks at every job.
+// Sweep implements [later.Runner]. It looks at every job.
 func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Claimed, error) {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {

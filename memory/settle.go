@@ -9,7 +9,7 @@ import (
 	"github.com/later-queue/later"
 )
 
-// Settle implements [later.Worker].
+// Settle implements [later.Runner].
 func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (refused []later.Lease, err error) {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) settle(j *job, end later.Settlement, now time.Time) {
 	}
 }
 
-// Renew implements [later.Worker].
+// Renew implements [later.Runner].
 func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (later.Renewed, error) {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration
 	return renewed, nil
 }
 
-// CancelRequests implements [later.Worker].
+// CancelRequests implements [later.Runner].
 func (s *Store) CancelRequests(ctx context.Context, leases []later.Lease) ([]later.Lease, error) {
 	_, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Store) CancelRequests(ctx context.Context, leases []later.Lease) ([]lat
 	return wanted, nil
 }
 
-// Checkpoint implements [later.Worker].
+// Checkpoint implements [later.Runner].
 func (s *Store) Checkpoint(ctx context.Context, l later.Lease, data json.RawMessage) error {
 	_, unlock, err := s.lock(ctx)
 	if err != nil {

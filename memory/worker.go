@@ -9,7 +9,7 @@ import (
 	"github.com/later-queue/later"
 )
 
-// Beat implements [later.Worker].
+// Beat implements [later.Runner].
 func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 	return nil
 }
 
-// Leave implements [later.Worker].
+// Leave implements [later.Runner].
 func (s *Store) Leave(ctx context.Context, worker string) error {
 	_, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) Workers(ctx context.Context) ([]later.WorkerInfo, error) {
 	return list, nil
 }
 
-// Maintain implements [later.Worker].
+// Maintain implements [later.Runner].
 func (s *Store) Maintain(ctx context.Context) error {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {

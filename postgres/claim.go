@@ -199,7 +199,7 @@ from (
 ) seen
 left join claimed j on true`
 
-// Claim implements [later.Worker].
+// Claim implements [later.Runner].
 func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Claimed, error) {
 	queues, limits := make([]string, len(req.Queues)), make([]int32, len(req.Queues))
 	order := make(map[string]int, len(req.Queues))

@@ -68,7 +68,7 @@ var dayPartition = regexp.MustCompile(`^job_log_(\d{8})$`)
 
 const dayLayout = "20060102"
 
-// Maintain implements [later.Worker]: partitions of the log for the next days,
+// Maintain implements [later.Runner]: partitions of the log for the next days,
 // an end for those past the retention, and for workers that left without saying
 // so. Where a table is in use, it is left for the next time.
 func (s *Store) Maintain(ctx context.Context) error {

@@ -34,7 +34,7 @@ select j.id, j.lease_token, j.cancel_at is not null, j.id = any(array(select id 
 from {schema}.job j
 where ` + heldBy
 
-// Renew implements [later.Worker].
+// Renew implements [later.Runner].
 func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (later.Renewed, error) {
 	type row struct {
 		ID, Token          int64
@@ -81,7 +81,7 @@ select id, lease_token
 from mine
 where cancel_at is not null`
 
-// CancelRequests implements [later.Worker].
+// CancelRequests implements [later.Runner].
 func (s *Store) CancelRequests(ctx context.Context, leases []later.Lease) ([]later.Lease, error) {
 	var wanted []later.Lease
 	for ids, tokens := range distinctJobs(leases) {
@@ -102,7 +102,7 @@ set checkpoint = $3::text::json
 where id = $1 and lease_token = $2
 returning id`
 
-// Checkpoint implements [later.Worker].
+// Checkpoint implements [later.Runner].
 func (s *Store) Checkpoint(ctx context.Context, lease later.Lease, data json.RawMessage) error {
 	name := fmt.Sprintf("checkpoint of job %d", lease.ID)
 	var text *string

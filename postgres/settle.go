@@ -123,7 +123,7 @@ select id from snoozed
 union all
 select id from released`
 
-// Settle implements [later.Worker].
+// Settle implements [later.Runner].
 func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (refused []later.Lease, err error) {
 	if len(settlements) == 0 {
 		return nil, nil

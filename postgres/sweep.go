@@ -126,7 +126,7 @@ lost as (
 select ` + recordColumns + `, j.doom, j.old_until, j.old_holder
 from claimed j`
 
-// Sweep implements [later.Worker].
+// Sweep implements [later.Runner].
 func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Claimed, error) {
 	jobs, err := query(ctx, s, statement{
 		name: "sweep",

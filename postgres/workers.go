@@ -21,7 +21,7 @@ on conflict (name) do update
 set seen_at = now(), host = excluded.host, pid = excluded.pid, version = excluded.version,
     queues = excluded.queues, kinds = excluded.kinds, slots = excluded.slots, running = excluded.running`
 
-// Beat implements [later.Worker].
+// Beat implements [later.Runner].
 func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 	return s.run(ctx, statement{
 		name: fmt.Sprintf("beat of worker %q", w.Name), sql: beatWorker,
@@ -31,7 +31,7 @@ func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 
 const leaveWorker = `delete from {schema}.worker where name = $1`
 
-// Leave implements [later.Worker].
+// Leave implements [later.Runner].
 func (s *Store) Leave(ctx context.Context, worker string) error {
 	return s.run(ctx, statement{name: fmt.Sprintf("leave of worker %q", worker), sql: leaveWorker, args: []any{worker}})
 }

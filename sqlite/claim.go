@@ -78,7 +78,7 @@ func (c candidate) before(d candidate) bool {
 	return c.runAt < d.runAt || c.runAt == d.runAt && c.id < d.id
 }
 
-// Claim implements [later.Worker].
+// Claim implements [later.Runner].
 func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Claimed, error) {
 	if len(req.Queues) == 0 || len(req.Kinds) == 0 || req.Limit <= 0 {
 		return nil, nil

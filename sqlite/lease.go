@@ -17,7 +17,7 @@ set lease_until = ?
 where id = ? and lease_token = ?
 returning cancel_at is not null`
 
-// Renew implements [later.Worker].
+// Renew implements [later.Runner].
 func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration) (later.Renewed, error) {
 	var result later.Renewed
 	if len(leases) == 0 {
@@ -55,7 +55,7 @@ select id, lease_token
 from later_job indexed by later_job_cancelled
 where cancel_at is not null and lease_token is not null`
 
-// CancelRequests implements [later.Worker]. It reads the jobs that are to be
+// CancelRequests implements [later.Runner]. It reads the jobs that are to be
 // cancelled and still run, of all workers: as a rule there are none.
 func (s *Store) CancelRequests(ctx context.Context, leases []later.Lease) ([]later.Lease, error) {
 	if len(leases) == 0 {
@@ -91,7 +91,7 @@ update later_job
 set checkpoint = ?
 where id = ? and lease_token = ?`
 
-// Checkpoint implements [later.Worker].
+// Checkpoint implements [later.Runner].
 func (s *Store) Checkpoint(ctx context.Context, lease later.Lease, data json.RawMessage) error {
 	err := s.writer.do(ctx, 1, func(tx *writeTx) error {
 		text := sql.NullString{String: string(data), Valid: data != nil}

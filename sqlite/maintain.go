@@ -30,7 +30,7 @@ where finished_at < ?1`
 	selectOldWorkers = `select count(*) from later_worker where seen_at < ?`
 )
 
-// Maintain implements [later.Worker]: it deletes what the log has kept for
+// Maintain implements [later.Runner]: it deletes what the log has kept for
 // Config.LogRetention, in chunks between which others may write, and forgets
 // workers that have not been seen for a while.
 func (s *Store) Maintain(ctx context.Context) error {

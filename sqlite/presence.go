@@ -23,7 +23,7 @@ on conflict (name) do update
 set host = excluded.host, pid = excluded.pid, version = excluded.version, queues = excluded.queues,
   kinds = excluded.kinds, slots = excluded.slots, running = excluded.running, seen_at = excluded.seen_at`
 
-// Beat implements [later.Worker].
+// Beat implements [later.Runner].
 func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 	queues, err1 := json.Marshal(w.Queues)
 	kinds, err2 := json.Marshal(w.Kinds)
@@ -46,7 +46,7 @@ func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 
 const deleteWorker = `delete from later_worker where name = ?`
 
-// Leave implements [later.Worker].
+// Leave implements [later.Runner].
 func (s *Store) Leave(ctx context.Context, worker string) error {
 	err := s.writer.do(ctx, 1, func(tx *writeTx) error {
 		_, err := tx.exec(deleteWorker, worker)

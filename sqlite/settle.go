@@ -50,7 +50,7 @@ where id = ?5 and lease_token = ?6`
 
 const deadColumns = recordColumns + `, died_at, reason, error`
 
-// Settle implements [later.Worker].
+// Settle implements [later.Runner].
 func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (refused []later.Lease, err error) {
 	if len(settlements) == 0 {
 		return nil, nil

@@ -58,7 +58,7 @@ where crashes > 0
 order by priority, run_at, id
 limit 1`
 
-// Sweep implements [later.Worker].
+// Sweep implements [later.Runner].
 func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Claimed, error) {
 	queues, err1 := json.Marshal(req.Queues)
 	kinds, err2 := json.Marshal(req.Kinds)
