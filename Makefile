@@ -7,7 +7,7 @@ SHELL := /bin/sh
 # How long `make fuzz` searches with each fuzz target.
 FUZZTIME ?= 10s
 # How much `make chaos` does to each store.
-CHAOS ?= --jobs 200000 --kills 200 --restarts 20 --spread 8m --workers 4
+CHAOS ?= --jobs 200000 --kills 200 --restarts 20 --spread 7m --workers 4
 
 .PHONY: help
 help: ## list the targets
