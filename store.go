@@ -48,8 +48,9 @@ type Runner interface {
 	// have passed already (given back, lost, committed late, of a priority that
 	// the queue did not have) may be found later than by the next claim: by 5 s
 	// at most, or by the time that a look through the whole queue takes, if that
-	// is longer. A claim whose answer was lost counts as a loss of its jobs: they
-	// are leased to nobody, and found when their leases have ended.
+	// is longer. What a claim leased whose answer was lost is taken by the next one
+	// that names its token as Unanswered; if none does, it is found when the
+	// leases have ended, and that counts as a loss.
 	Claim(ctx context.Context, req ClaimRequest) ([]*Claimed, error)
 
 	// Sweep leases jobs that a claim does not take: at most Limit that are to
@@ -102,7 +103,7 @@ const SuspectCrashes = 2
 // killer). Chosen, not measured. A job with MaxAttempts 1 is dead at the first.
 const CrashLimit = 5
 
-// ClaimRequest asks for jobs. All fields but Thorough must be set.
+// ClaimRequest asks for jobs. All fields but Unanswered and Thorough must be set.
 type ClaimRequest struct {
 	Queues []QueueLimit
 	Limit  int // of all queues together
@@ -110,6 +111,11 @@ type ClaimRequest struct {
 	Worker string        // the name of the lease's holder
 	Token  int64         // from NewToken, fresh for this call
 	Lease  time.Duration // how long the lease holds
+	// Unanswered are the tokens of earlier claims of this worker whose answer
+	// was lost. A job that is leased with one of them has not been seen by
+	// anybody: it is claimed as that claim would have given it, without a loss
+	// or a further attempt being counted.
+	Unanswered []int64
 	// Thorough has the store look at everything that is due, and not only
 	// behind positions that it remembers from earlier claims.
 	Thorough bool

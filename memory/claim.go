@@ -17,7 +17,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer unlock()
-	take := taking{now: now, worker: req.Worker, token: req.Token, lease: req.Lease}
+	take := taking{now: now, worker: req.Worker, token: req.Token, lease: req.Lease, unanswered: req.Unanswered}
 	var claimed []*later.Claimed
 	for _, want := range req.Queues {
 		q := s.ready[want.Queue]
@@ -29,7 +29,13 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			if room <= 0 {
 				return false
 			}
-			if claimable(j, now) && slices.Contains(req.Kinds, j.Kind) {
+			if !slices.Contains(req.Kinds, j.Kind) {
+				return true
+			}
+			if take.again(j) && j.cancelAt.IsZero() && !j.expired(now) {
+				claimed = append(claimed, s.takeAgain(j, take))
+				room--
+			} else if claimable(j, now) {
 				claimed = append(claimed, s.take(j, take, lostForGood(j, now)))
 				room--
 			}
@@ -61,6 +67,24 @@ type taking struct {
 	worker string
 	token  int64
 	lease  time.Duration
+
+	unanswered []int64
+}
+
+// again reports whether j is leased by a claim whose answer was lost.
+func (t taking) again(j *job) bool {
+	return j.lease != nil && slices.Contains(t.unanswered, j.lease.token)
+}
+
+// takeAgain gives j as the claim would have given it whose answer was lost.
+func (s *Store) takeAgain(j *job, t taking) *later.Claimed {
+	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Now: t.now}
+	if j.MaxAttempts == 1 && j.Crashes > 0 {
+		c.Doom = later.DoomLost
+	}
+	j.lease = &lease{token: t.token, holder: t.worker, claimedAt: t.now, until: t.now.Add(t.lease)}
+	c.Record = copyRecord(j.Record)
+	return c
 }
 
 // take leases j, after counting the loss of the lease that it still had.

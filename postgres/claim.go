@@ -13,12 +13,16 @@ import (
 	"github.com/later-queue/later"
 )
 
+// unanswered tells a row that an earlier claim of the same worker has leased, whose
+// answer was lost: nobody has seen the job.
+const unanswered = `coalesce(j.lease_token = any($15::bigint[]), false)`
+
 // claimable is what a claim takes of the rows that are due: jobs that nobody has, and
 // those whose worker was lost but that are no suspects yet.
 const claimable = `j.cancel_at is null
   and (j.expires_at is null or j.expires_at > now())
-  and (j.lease_until is null or j.lease_until < now())
-  and j.crashes + (j.lease_until is not null)::int < $5`
+  and (j.lease_until is null or j.lease_until < now() or ` + unanswered + `)
+  and j.crashes + (j.lease_until is not null and not ` + unanswered + `)::int < $5`
 
 // claimJobs walks from one (queue, priority) to the next, in the order of the
 // queues that were asked for, and takes from each what may still be taken. It goes
@@ -164,8 +168,9 @@ with recursive level (nr, priority, room, remaining, asked, picked, began) as (
   where rest.remaining > 0 and n.nr <= cardinality($1::text[])
 ),
 old as materialized (
-  select j.ctid, j.attempt, j.lease_until, j.lease_holder, j.claimed_at,
-         j.max_attempts = 1 and (j.crashes > 0 or j.lease_until is not null) as doomed
+  select j.ctid, j.attempt, case when not ` + unanswered + ` then j.lease_until end as lease_until,
+         case when not ` + unanswered + ` then j.lease_holder end as lease_holder, j.claimed_at, ` + unanswered + ` as again,
+         j.max_attempts = 1 and (j.crashes > 0 or j.lease_until is not null and not ` + unanswered + `) as doomed
   from {schema}.job j
   where j.ctid = any(array(select unnest(l.picked) from level l))
 ),
@@ -176,7 +181,7 @@ claimed as (
       lease_holder = $6,
       claimed_at   = case when not old.doomed then now() end,
       crashes      = least(j.crashes, 999999) + (old.lease_until is not null)::int,
-      attempt      = case when old.doomed then j.attempt else least(j.attempt, 2147483646) + 1 end
+      attempt      = case when old.doomed or old.again then j.attempt else least(j.attempt, 2147483646) + 1 end
   from old
   where j.ctid = old.ctid
   returning ` + recordColumns + `, old.doomed,
@@ -216,6 +221,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			queues, limits, int32(min(req.Limit, maxClaim)), req.Kinds, int32(later.SuspectCrashes),
 			req.Worker, req.Token, micros(req.Lease), !s.config.NoLog,
 			marks.nrs, marks.priorities, marks.runAts, marks.ids, marks.blind,
+			append([]int64{}, req.Unanswered...), // not null, which would be neither true nor false
 		},
 	}, s.scanClaim(req.Token))
 	if err != nil {

@@ -123,7 +123,7 @@ func literal(v any) string {
 }
 
 const (
-	claimTypes = "text[], int[], int, text[], int, text, bigint, bigint, bool, int[], int[], timestamptz[], bigint[], bool[]"
+	claimTypes = "text[], int[], int, text[], int, text, bigint, bigint, bool, int[], int[], timestamptz[], bigint[], bool[], bigint[]"
 )
 
 func claimArgs(limit int, marks markArrays, queues ...string) []any {
@@ -133,7 +133,7 @@ func claimArgs(limit int, marks markArrays, queues ...string) []any {
 	}
 	return []any{
 		queues, limits, limit, []string{"work"}, later.SuspectCrashes, "w", 1, int64(60e6), true,
-		marks.nrs, marks.priorities, marks.runAts, marks.ids, make([]bool, len(queues)),
+		marks.nrs, marks.priorities, marks.runAts, marks.ids, make([]bool, len(queues)), []int64{},
 	}
 }
 

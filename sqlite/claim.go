@@ -94,6 +94,9 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		if err != nil {
 			return err
 		}
+		if err := giveBack(tx, req.Unanswered); err != nil {
+			return err
+		}
 		taking := taking{now: now, worker: req.Worker, token: req.Token, until: after(now, req.Lease)}
 		for _, q := range req.Queues {
 			ids, err := claimable(tx, q.Queue, string(kinds), min(q.Limit, req.Limit-len(claimed)), now)
@@ -114,6 +117,30 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	return claimed, nil
+}
+
+// updateGivenBack takes back what claims did whose answer was lost. It reads the
+// whole table: a claim of this store is answered unless its process dies, so it is
+// hardly ever run.
+//
+// Parameters: tokens as JSON.
+const updateGivenBack = `
+update later_job
+set attempt = max(min(attempt, 2147483647) - (max_attempts > 1 or crashes = 0), 0),
+  lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
+where lease_token in (select value from json_each(?))`
+
+// giveBack frees the jobs that are leased with one of tokens.
+func giveBack(tx transaction, tokens []int64) error {
+	if len(tokens) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(tokens)
+	if err != nil {
+		return err
+	}
+	_, err = tx.exec(updateGivenBack, string(list))
+	return err
 }
 
 // claimable returns the ids of at most limit jobs of a queue, in the order of

@@ -9,6 +9,32 @@ import (
 
 func testClaim(t *testing.T, open Open) {
 	// alone, counted: what a claim hands out is what the row says.
+	// found, counted. Case 149: a claim whose answer was lost is safe to repeat,
+	// also for a job that may be started only once.
+	t.Run("a claim takes what an unanswered one has leased, as if for the first time", func(t *testing.T) {
+		for _, attempts := range []int{1, 5} {
+			w := newWorld(t, open)
+			id := w.enqueue(later.Options{MaxAttempts: attempts})
+			first := w.claimOne()
+			w.claimNone()
+			var again []*later.Claimed
+			w.eventually("the job is claimed again", func() bool {
+				req := ask(1)
+				req.Unanswered = []int64{later.NewToken(), first.Lease.Token}
+				again = w.claimWith(req)
+				return len(again) == 1
+			})
+			c := again[0]
+			equal(t, "doom", c.Doom, later.DoomNone)
+			equal(t, "attempt", c.Attempt, 1)
+			equal(t, "crashes", c.Crashes, 0)
+			equal(t, "lost worker", c.LostWorker, "")
+			equalSlices(t, "refused of the unanswered claim", w.trySettle(end(first, later.OutcomeDone)), []later.Lease{first.Lease})
+			w.settle(end(c, later.OutcomeDone))
+			equalSlices(t, "outcomes", w.outcomes(id), []later.Outcome{later.OutcomeDone})
+		}
+	})
+
 	t.Run("a claim leases the job and counts the attempt", func(t *testing.T) {
 		w := newWorld(t, open)
 		id := w.enqueue(later.Options{})

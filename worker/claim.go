@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/later-queue/later"
@@ -104,9 +105,13 @@ func (r *run) claim() {
 	// never later than in the database.
 	leaseEnds := time.Now().Add(r.cfg.Lease)
 	ctx, cancel := r.op(r.claimBound())
+	req.Unanswered = r.unansweredClaims(time.Now())
 	jobs, err := r.store.Claim(ctx, req)
 	r.adaptClaims(req.Limit, err, ctx.Err())
 	cancel()
+	if err != nil {
+		r.unanswered = append(r.unanswered, unansweredClaim{req.Token, leaseEnds.Add(r.claimBound())})
+	}
 	if !r.answered("claim", err) {
 		return
 	}
@@ -123,6 +128,24 @@ func (r *run) claim() {
 	for _, c := range jobs {
 		r.take(&attempt{claimed: c, claimedAt: time.Now()}, leaseEnds)
 	}
+}
+
+// unansweredClaim is a claim that failed: it may have been stored all the same,
+// and then nobody has seen its jobs.
+type unansweredClaim struct {
+	token int64
+	until time.Time // when its leases have ended in any case
+}
+
+// unansweredClaims are the tokens of the claims whose jobs may still be leased.
+// Only the claim loop calls it.
+func (r *run) unansweredClaims(now time.Time) []int64 {
+	var tokens []int64
+	r.unanswered = slices.DeleteFunc(r.unanswered, func(c unansweredClaim) bool { return now.After(c.until) })
+	for _, c := range r.unanswered {
+		tokens = append(tokens, c.token)
+	}
+	return tokens
 }
 
 // adaptClaims learns from a claim how many jobs the next may ask for: half as

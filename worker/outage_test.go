@@ -90,25 +90,6 @@ func TestOutages(t *testing.T) {
 		})
 	})
 
-	t.Run("a claim whose answer was lost leaves jobs for their leases to free", func(t *testing.T) {
-		// Case 149.
-		bubble(t, func(b *bed) {
-			id := b.tasks(1, later.Options{})[0]
-			first := true
-			b.store.set(nil, func(op string, _ any) error {
-				if op == "claim" && first {
-					first = false
-					return later.ErrUnavailable
-				}
-				return nil
-			})
-			r := b.run(handle(noop), worker.Config{Lease: 10 * time.Second})
-			b.sleep(12 * time.Second)
-			b.wantOutcomes(id, "lost done")
-			r.stopped()
-		})
-	})
-
 	t.Run("a job that this worker claims again while its first result waits is done once", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			id := b.tasks(1, later.Options{})[0]

@@ -114,8 +114,7 @@ func tell(b *bed, stories []story, troubles []trouble, restarts []string, slots 
 		return func(op string, _ any) error {
 			for _, tr := range troubles {
 				since := time.Since(begin) - tr.at
-				// A claim with a lost answer is a crash, and those are counted.
-				if op == tr.op && tr.ambiguous == ambiguous && since >= 0 && since < tr.lasts && !(ambiguous && op == "claim") {
+				if op == tr.op && tr.ambiguous == ambiguous && since >= 0 && since < tr.lasts {
 					return tr.err
 				}
 			}

@@ -72,6 +72,8 @@ type run struct {
 	thorough  bool // the next claim is to look at everything
 	// claimLimit is how many jobs a claim may ask for at the moment.
 	claimLimit int
+	// unanswered are claims that failed lately; the claim loop's own.
+	unanswered []unansweredClaim
 	// sweepSize is the same for a sweep, and sweepFull says that the latest one
 	// got as many. They belong to the loop that sweeps.
 	sweepSize int
