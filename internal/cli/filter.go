@@ -100,33 +100,24 @@ func (f *filterFlags) filter(cmd *cobra.Command) (later.Filter, error) {
 	return filter, nil
 }
 
-// storedQueues are the queues that have jobs or workers.
-func storedQueues(ctx context.Context, store later.Store) ([]string, error) {
-	workers, err := store.Workers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := store.List(ctx, later.Filter{Limit: completionJobs, NoPayload: true})
-	if err != nil {
-		return nil, err
-	}
-	var queues []string
-	for _, w := range workers {
-		queues = append(queues, w.Queues...)
-	}
-	for _, j := range jobs {
-		queues = append(queues, j.Queue)
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues), nil
-}
-
 // completionJobs is how many of the newest jobs a completion looks at: cheap
 // whatever the size of the table.
 const completionJobs = 200
 
+// storedQueues are the queues of the newest jobs and of the workers.
+func storedQueues(ctx context.Context, store later.Store) ([]string, error) {
+	return storedNames(ctx, store,
+		func(w later.WorkerInfo) []string { return w.Queues }, func(j *later.JobInfo) string { return j.Queue })
+}
+
 // storedKinds are the kinds of the newest jobs and of the workers.
 func storedKinds(ctx context.Context, store later.Store) ([]string, error) {
+	return storedNames(ctx, store,
+		func(w later.WorkerInfo) []string { return w.Kinds }, func(j *later.JobInfo) string { return j.Kind })
+}
+
+func storedNames(ctx context.Context, store later.Store,
+	ofWorker func(later.WorkerInfo) []string, ofJob func(*later.JobInfo) string) ([]string, error) {
 	workers, err := store.Workers(ctx)
 	if err != nil {
 		return nil, err
@@ -135,15 +126,15 @@ func storedKinds(ctx context.Context, store later.Store) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kinds []string
+	var names []string
 	for _, w := range workers {
-		kinds = append(kinds, w.Kinds...)
+		names = append(names, ofWorker(w)...)
 	}
 	for _, j := range jobs {
-		kinds = append(kinds, j.Kind)
+		names = append(names, ofJob(j))
 	}
-	slices.Sort(kinds)
-	return slices.Compact(kinds), nil
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // completeKind completes KIND, the first argument.
