@@ -53,6 +53,11 @@ type Runner interface {
 	// leases have ended, and that counts as a loss.
 	Claim(ctx context.Context, req ClaimRequest) ([]*Claimed, error)
 
+	// NextDue returns how long it is until the first job of these queues and
+	// kinds becomes due that is not due yet; ok is false when there is none. It
+	// reads only what it looks for, however many jobs wait, and writes nothing.
+	NextDue(ctx context.Context, queues, kinds []string) (in time.Duration, ok bool, err error)
+
 	// Sweep leases jobs that a claim does not take: at most Limit that are to
 	// be ended, of whatever kind and queue (Doom says why: cancelled and not
 	// leased any more; expired while waiting; lost CrashLimit times), and, when
