@@ -1,5 +1,5 @@
-// The protocol that the races' driver speaks with a contender, once for all
-// contenders of this folder. lab/README.md describes the verbs.
+// The protocol that the races' driver speaks with a contender, once for all contenders
+// of this folder. It says and does the same as the Go package lab/contender.
 //
 // A contender hands run() an object with
 //   name, version   strings
@@ -13,10 +13,11 @@
 //                                measured holds them
 //   work(handler, setting)       starts a worker; returns once it looks for jobs, with a
 //                                function that stops it gracefully. handler(payload) is
-//                                called when a job starts, and does nothing else
+//                                called when a job starts; if it returns a promise, the
+//                                job lasts until that is settled
 //   remaining()                  counts the jobs that are not completed, in the database
 //   close()
-import { appendFileSync, readFileSync } from 'node:fs';
+import { writeFileSync, readFileSync } from 'node:fs';
 
 // How many jobs `enqueue` hands over in one call, and how many of these calls run at
 // once, unless the contender says otherwise. Chosen: larger calls were no faster.
@@ -26,8 +27,8 @@ const bulkCalls = 2;
 // The most enqueue calls that `produce` lets run at once.
 const producing = 64;
 
-// How often a worker says how far it is, in milliseconds.
-const reportEvery = 100;
+// How often a worker says how far it is, in milliseconds; as often as those in Go.
+const reportEvery = 20;
 
 /** Runs the verb of the command line against the contender, and ends the process. */
 export async function run(contender) {
@@ -120,7 +121,8 @@ const verbs = {
 
   async produce(contender, file, rate, seconds) {
     const perSecond = positive('the rate', rate);
-    const total = Math.round(perSecond * positive('the seconds', seconds));
+    const length = positive('the seconds', seconds);
+    const total = Math.round(perSecond * length);
     const lines = new Lines(file);
     await using(contender, 'produce', async session => {
       await session.connect();
@@ -138,14 +140,15 @@ const verbs = {
           running--;
         }
       };
-      while (started < total && !failure) {
-        const due = Math.min(total, Math.floor(((performance.now() - start) / 1000) * perSecond) + 1);
+      // What could not begin within the time is left.
+      while (started < total && since(start) < length && !failure) {
+        const due = Math.min(total, Math.floor(since(start) * perSecond) + 1);
         for (; started < due && running < producing; running++) one(++started);
         await pause(1);
       }
       while (running > 0) await pause(1);
       if (failure) throw failure;
-      say({ jobs: total, seconds: since(start) });
+      say({ jobs: started, seconds: since(start) });
     });
     lines.write();
   },
@@ -158,7 +161,7 @@ const verbs = {
       await session.connect();
       const start = performance.now();
       for (let seq = 1; seq <= total; seq++) {
-        await pause(Math.max(0, start + seq * every - performance.now()));
+        await pause(Math.max(0, start + (seq - 1) * every - performance.now()));
         await session.add(payload(seq));
         lines.add(seq);
       }
@@ -188,10 +191,19 @@ async function work(contender, started) {
     said = done;
     say({ done, at: micros() });
   };
-  const stop = await session.work(job => {
-    started(job);
-    done++;
-  });
+  const length = handlerLength();
+  const stop = await session.work(
+    length === 0
+      ? job => {
+          started(job);
+          done++;
+        }
+      : async job => {
+          started(job);
+          await pause(length);
+          done++;
+        },
+  );
   say({ ready: true });
   const timer = setInterval(report, reportEvery);
   await closed;
@@ -199,6 +211,15 @@ async function work(contender, started) {
   clearInterval(timer);
   say({ done, at: micros() });
   await session.close();
+}
+
+// handlerLength is how long each handler takes, in milliseconds: LAB_HANDLER, as Go writes
+// a duration.
+function handlerLength() {
+  const text = process.env.LAB_HANDLER || '0ms';
+  const [, number, unit] = /^([\d.]+)(ms|s)$/.exec(text) ?? [];
+  if (!unit) throw new Error(`LAB_HANDLER=${text}: want a number and ms or s`);
+  return Number(number) * (unit === 's' ? 1000 : 1);
 }
 
 async function using(contender, role, f) {
@@ -240,7 +261,7 @@ function since(start) {
   return (performance.now() - start) / 1000;
 }
 
-// Lines gathers "seq unixMicros" lines and appends them to the file at the end, so that
+// Lines gathers "seq unixMicros" lines and writes the file at the end, so that
 // writing does not disturb what is measured.
 class Lines {
   #file;
@@ -256,7 +277,7 @@ class Lines {
   }
 
   write() {
-    appendFileSync(this.#file, this.#lines.join(''));
+    writeFileSync(this.#file, this.#lines.join(''));
   }
 }
 
