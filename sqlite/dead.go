@@ -80,7 +80,7 @@ func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act f
 	var odd map[int64]error
 	err := s.writer.do(ctx, limitOf(f), func(tx *writeTx) error {
 		done, odd = 0, map[int64]error{}
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (s *Store) Renew(ctx context.Context, leases []later.Lease, d time.Duration
 	}
 	err := s.writer.do(ctx, len(leases), func(tx *writeTx) error {
 		result = later.Renewed{}
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,12 @@ var hot = []struct {
 }{
 	{"lanes of a queue", selectLanes, []any{"default", `["work"]`, 0}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at<?)"},
 	{"claimable jobs of a lane", selectClaimable, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
+	{"claimable jobs of a single lane", selectClaimableRows, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
+	{"jobs by id", selectByID, []any{`[]`}, "later_job USING INTEGER PRIMARY KEY"},
+	{"leasing", updateLeased, []any{0, 0, "", 0, `[]`}, "later_job USING INTEGER PRIMARY KEY"},
+	{"log of the done", insertDoneLog, []any{`{}`, 0}, "j USING INTEGER PRIMARY KEY"},
+	{"done together", deleteDone, []any{`{}`}, "j USING INTEGER PRIMARY KEY"},
+	{"refused", selectRefused, []any{`{}`}, "j USING INTEGER PRIMARY KEY"},
 	{"lost attempt", selectLost, []any{1}, "PRIMARY KEY"},
 	{"taking", updateTaken, []any{0, 0, "", 0, 1, 1}, "PRIMARY KEY"},
 	{"sweep of the cancelled", selectCancelled, []any{0, 10}, "later_job_cancelled"},
@@ -82,8 +88,10 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		// The merge of lanes needs the rows in the index's order.
-		if got := plan(t, s, selectClaimable, "default", "work", 0, 0, 0, 0, 10, 2); strings.Contains(got, "TEMP B-TREE") {
-			t.Errorf("claimable jobs are sorted:\n%s", got)
+		for _, query := range []string{selectClaimable, selectClaimableRows} {
+			if got := plan(t, s, query, "default", "work", 0, 0, 0, 0, 10, 2); strings.Contains(got, "TEMP B-TREE") {
+				t.Errorf("claimable jobs are sorted:\n%s", got)
+			}
 		}
 	}
 	t.Run("on an empty table", check)
@@ -119,7 +127,7 @@ insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('w
 		t.Fatal(err)
 	}
 	err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
@@ -130,9 +138,9 @@ insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('w
 		if want := (lane{queue: "default", kind: "work", priority: 0}); len(lanes) != 1 || lanes[0] != want {
 			t.Errorf("lanes %v, want only %v", lanes, want)
 		}
-		ids, err := claimable(tx, "default", `["work","none","work"]`, 10, now)
-		if len(ids) != 3 {
-			t.Errorf("claimable %v, want 3 jobs, each once", ids)
+		list, err := claimable(tx, "default", `["work","none","work"]`, 10, now)
+		if len(list) != 3 {
+			t.Errorf("claimable %v, want 3 jobs, each once", idsOf(list))
 		}
 		return err
 	})
@@ -160,7 +168,8 @@ select 'kind-' || (i * 7 % 3), i * 5 % 2, 1000 + i * 31 % 40, '{}' from n`)
 	want := queryIDs(t, s, `select id from later_job order by priority, run_at, id`)
 	for limit := 1; limit <= 310; limit += 7 {
 		err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
-			got, err := claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, limit, 10_000)
+			list, err := claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, limit, 10_000)
+			got := idsOf(list)
 			if fmt.Sprint(got) != fmt.Sprint(want[:min(limit, len(want))]) {
 				t.Errorf("limit %d: got %v", limit, got)
 			}
@@ -170,6 +179,13 @@ select 'kind-' || (i * 7 % 3), i * 5 % 2, 1000 + i * 31 % 40, '{}' from n`)
 			t.Fatal(err)
 		}
 	}
+}
+
+func idsOf(rows []*claimedRow) (ids []int64) {
+	for _, r := range rows {
+		ids = append(ids, r.record.ID)
+	}
+	return ids
 }
 
 func queryIDs(t *testing.T, s *Store, query string) []int64 {

@@ -31,7 +31,7 @@ func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 		return fmt.Errorf("beat of worker %q: %w", w.Name, err)
 	}
 	err := s.writer.do(ctx, 1, func(tx *writeTx) error {
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}

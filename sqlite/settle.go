@@ -57,11 +57,19 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 	}
 	err = s.writer.do(ctx, len(settlements), func(tx *writeTx) error {
 		refused = nil
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
-		for _, st := range settlements {
+		single := settlements
+		if !tx.frugal {
+			var done []later.Lease
+			done, single = splitDone(settlements)
+			if refused, err = s.settleDone(tx, done, now); err != nil {
+				return err
+			}
+		}
+		for _, st := range single {
 			err := s.settle(tx, st, now)
 			if errors.Is(err, later.ErrLeaseLost) {
 				refused = append(refused, st.Lease)
@@ -85,8 +93,8 @@ func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	if st.Outcome == later.OutcomeReleased {
 		return changed(tx.exec(updateReleased, lease.ID, lease.Token))
 	}
-	// Jobs that leave are deleted before the log row is written: a full disk has
-	// room for that row then.
+	// Jobs that leave are deleted before the log row is written: on a full disk
+	// there is room for that row then.
 	query := selectAttempt
 	switch st.Outcome {
 	case later.OutcomeDone, later.OutcomeCancelled, later.OutcomeExpired:

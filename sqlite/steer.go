@@ -97,7 +97,7 @@ func (s *Store) end(tx transaction, l logRow, lostAt sql.NullInt64, outcome late
 // steer calls do with the database's clock.
 func (s *Store) steer(ctx context.Context, verb string, id int64, do func(tx *writeTx, now int64) error) error {
 	err := s.writer.do(ctx, 1, func(tx *writeTx) error {
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 		if err != nil {
 			return err
 		}
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (s *Store) DoneSQLTx(ctx context.Context, tx *sql.Tx, job later.Held) error
 		if err != nil {
 			return err
 		}
-		now, err := now(tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ type transaction interface {
 	exec(query string, args ...any) (sql.Result, error)
 	query(query string, args ...any) (*sql.Rows, error)
 	queryRow(query string, args ...any) *sql.Row
+	now() (ms int64, err error)
 }
 
 // writeTx is the writer's connection with its prepared statements. Only the
@@ -25,6 +26,8 @@ type transaction interface {
 type writeTx struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
+	clock      int64 // the database's clock when it was first asked for in this transaction; 0: not yet
+	frugal     bool  // the operation that runs has met a full disk
 }
 
 func newWriteTx(db *sql.DB) (*writeTx, error) {
@@ -41,6 +44,7 @@ func (t *writeTx) run(op *operation) (err error, lost bool) {
 	if err := t.control("savepoint operation"); err != nil {
 		return err, true
 	}
+	t.frugal = op.frugal
 	err = op.run(t)
 	if err == nil {
 		if err = t.control("release operation"); err == nil {
@@ -52,7 +56,26 @@ func (t *writeTx) run(op *operation) (err error, lost bool) {
 	if t.control("rollback to operation") != nil || t.control("release operation") != nil {
 		return err, true
 	}
+	if isFull(err) && !op.frugal {
+		op.frugal = true
+		return t.run(op)
+	}
 	return err, breaksConnection(err)
+}
+
+// begin begins the transaction.
+func (t *writeTx) begin() error {
+	t.clock = 0
+	return t.control("begin immediate")
+}
+
+// now is the database's clock, read once for each transaction: what is stored in
+// one transaction is due in it, too.
+func (t *writeTx) now() (ms int64, err error) {
+	if t.clock == 0 {
+		t.clock, err = now(t)
+	}
+	return t.clock, err
 }
 
 // control runs a statement that begins or ends something.
@@ -155,3 +178,5 @@ func (c callerTx) query(query string, args ...any) (*sql.Rows, error) {
 func (c callerTx) queryRow(query string, args ...any) *sql.Row {
 	return c.tx.QueryRowContext(c.ctx, query, args...)
 }
+
+func (c callerTx) now() (int64, error) { return now(c) }
