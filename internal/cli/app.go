@@ -54,7 +54,7 @@ var groups = []struct {
 	{"run", "Enqueue and run jobs:", []maker{enqueueCommand, workCommand, drainCommand, demoCommand}},
 	{"look", "Look:", []maker{statusCommand, listCommand, showCommand, workersCommand}},
 	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand}},
-	{"setup", "Set up:", []maker{migrateCommand, completionCommand, versionCommand}},
+	{"setup", "Set up:", []maker{migrateCommand, benchCommand, completionCommand, versionCommand}},
 	{"", "", []maker{docsCommand}},
 }
 
