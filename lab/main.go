@@ -40,6 +40,10 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "contender":
 		return contend(ctx, args[1:])
+	case "race":
+		return races(ctx, args[1:])
+	case "list":
+		return list()
 	}
 	return errors.New(usage)
 }

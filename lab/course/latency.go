@@ -1,0 +1,149 @@
+package course
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/later-queue/later/lab/data"
+	"github.com/later-queue/later/lab/drive"
+)
+
+const (
+	// warmUp is what latencies leave out at the start: connections are made,
+	// statements prepared. Chosen; it is the same for all.
+	warmUp = time.Second
+	// afterwards is how long a worker gets to start what was enqueued last. Chosen:
+	// above the longest poll interval of a contender's defaults, 5 s.
+	afterwards = 8 * time.Second
+)
+
+// Steady enqueues at a rate while the workers work, on the same machine, and takes the
+// time from each enqueue's answer to the start of its handler.
+func Steady(ctx context.Context, t *Track, r *data.Round) error {
+	return t.latency(ctx, r, func(file string) (int64, error) {
+		answer, err := t.Launcher.Call(ctx, "produce", file, itoa(t.Rate), itoa(t.Seconds))
+		if err != nil || answer.Jobs == nil {
+			return 0, errors.Join(err, errUnanswered(answer.Jobs))
+		}
+		r.EnqueueRate = float64(*answer.Jobs) / answer.Seconds
+		return *answer.Jobs, nil
+	})
+}
+
+// trickleEvery is how far apart the jobs of a trickle are: the workers are idle long
+// before the next one comes.
+const trickleEvery = 50 * time.Millisecond
+
+// Trickle enqueues one job at a time into an idle system.
+func Trickle(ctx context.Context, t *Track, r *data.Round) error {
+	return t.latency(ctx, r, func(file string) (int64, error) {
+		answer, err := t.Launcher.Call(ctx, "trickle", file, itoa(int(trickleEvery.Milliseconds())), fmt.Sprint(t.Jobs))
+		if err != nil || answer.Jobs == nil {
+			return 0, errors.Join(err, errUnanswered(answer.Jobs))
+		}
+		return *answer.Jobs, nil
+	})
+}
+
+func errUnanswered(jobs *int64) error {
+	if jobs == nil {
+		return errors.New("it did not say how many jobs it has enqueued")
+	}
+	return nil
+}
+
+// latency runs workers beside what enqueues.
+func (t *Track) latency(ctx context.Context, r *data.Round, enqueue func(file string) (int64, error)) error {
+	if err := t.setup(ctx); err != nil {
+		return err
+	}
+	files := files{t.Launcher.Env.Dir, t.Launcher.Env.Processes}
+	before, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	crew, err := t.Launcher.StartCrew(ctx, "work", files.started)
+	if err != nil {
+		return err
+	}
+	n, err := enqueue(files.acked())
+	if err == nil {
+		_, err = crew.Wait(ctx, n, time.Now().Add(afterwards))
+	}
+	if err := errors.Join(err, crew.Stop()); err != nil {
+		return err
+	}
+	after, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	r.Jobs = n
+	charge(r, after.Since(before), n)
+	r.ClientCPU = per(micros(crew.CPU()), n)
+	r.MaxMemoryBytes = crew.Memory()
+	latencies, missing, _, _, err := files.join()
+	if err != nil {
+		return err
+	}
+	r.Missing = missing
+	summarize(r, afterWarmUp(latencies))
+	return nil
+}
+
+// summarize writes down the distribution.
+func summarize(r *data.Round, latencies []drive.Latency) {
+	sorted := drive.Micros(latencies)
+	if len(sorted) == 0 {
+		return
+	}
+	r.P50 = data.Percentile(sorted, 0.5)
+	r.P90 = data.Percentile(sorted, 0.9)
+	r.P99 = data.Percentile(sorted, 0.99)
+	r.P999 = data.Percentile(sorted, 0.999)
+	r.Max = sorted[len(sorted)-1]
+	r.Points = data.Quantiles(sorted)
+}
+
+// afterWarmUp leaves out the jobs of the first second. The latencies are in order.
+func afterWarmUp(latencies []drive.Latency) []drive.Latency {
+	if len(latencies) == 0 {
+		return nil
+	}
+	from := latencies[0].AckedAt + warmUp.Microseconds()
+	i := slices.IndexFunc(latencies, func(l drive.Latency) bool { return l.AckedAt >= from })
+	if i < 0 {
+		return nil
+	}
+	return latencies[i:]
+}
+
+// files are the files of one round: what was enqueued, and what was started by each
+// work process.
+type files struct {
+	dir       string
+	processes int
+}
+
+func (f files) acked() string              { return filepath.Join(f.dir, "acked") }
+func (f files) startedBy(p int) string     { return filepath.Join(f.dir, fmt.Sprintf("started-%d", p)) }
+func (f files) started(p int) (a []string) { return []string{f.startedBy(p)} }
+
+// join reads and pairs them.
+func (f files) join() (latencies []drive.Latency, missing int64, acked, started drive.Stamps, err error) {
+	if acked, err = drive.ReadStamps(f.acked()); err != nil {
+		return nil, 0, nil, nil, err
+	}
+	var names []string
+	for p := range max(f.processes, 1) {
+		names = append(names, f.startedBy(p))
+	}
+	if started, err = drive.ReadStamps(names...); err != nil {
+		return nil, 0, nil, nil, err
+	}
+	latencies, missing = drive.Join(acked, started)
+	return latencies, missing, acked, started, nil
+}

@@ -1,0 +1,168 @@
+// Package race is the races: who takes part, in which settings, and what is measured.
+// A race is a file of this package that only lists that, and a line in All.
+package race
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/later-queue/later/lab/course"
+)
+
+// Race is one race. Its sizes are the full ones.
+type Race struct {
+	Name   string
+	About  string
+	Course course.Course
+	// Lanes are those who take part. Their order says nothing: each round shuffles it.
+	Lanes []Lane
+	// Rounds is how often each lane is run.
+	Rounds int
+
+	Jobs    int64
+	Seconds int
+	Rate    int
+	Callers int
+	// Limit is how long the work of one round may take.
+	Limit time.Duration
+
+	// Quick is the part of the jobs that --quick takes: 10 is a tenth. 0: all.
+	Quick int64
+	// QuickSeconds replaces Seconds.
+	QuickSeconds int
+	// Overhead is the most that setting up one round, filling included, may take on
+	// top of Limit and Seconds; 0 is defaultOverhead.
+	Overhead time.Duration
+}
+
+// defaultOverhead is chosen: 500,000 jobs are enqueued in at most a minute.
+const defaultOverhead = 3 * time.Minute
+
+// Lane is one contender in one setting. Numbers that are 0 are those of the race.
+type Lane struct {
+	Contender string
+	Settings  string
+	// Server is one of server.Names; "" is the one of the contender's database, where
+	// there is only one.
+	Server    string
+	Processes int // 0 is 1
+	Jobs      int64
+	Condition string
+	// Note is for the reader of the results.
+	Note string
+
+	Warm     int64
+	Hold     bool
+	Fill     string
+	FillJobs int64
+	// Handler is how long each handler takes; 0 is a no-op.
+	Handler time.Duration
+	// Course replaces the race's.
+	Course course.Course
+	// Limit replaces the race's.
+	Limit time.Duration
+	// Whole keeps the sizes as they are with --quick.
+	Whole bool
+}
+
+// String names the lane in messages.
+func (l Lane) String() string {
+	s := l.Contender + " " + l.Settings
+	if l.Server != "" {
+		s += " on " + l.Server
+	}
+	if l.Processes > 1 {
+		s += fmt.Sprintf(" ×%d", l.Processes)
+	}
+	if l.Condition != "" {
+		s += ", " + l.Condition
+	}
+	return s
+}
+
+// All are the races, in the order in which they are run.
+var All = []Race{
+	Drain, Processes, Singles, Steady, Trickle, Held, Backlog, Budgets,
+}
+
+// Find returns the race with this name.
+func Find(name string) (Race, error) {
+	for _, r := range All {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return Race{}, fmt.Errorf("no race is called %q", name)
+}
+
+// scaled returns the race with its jobs, and those of its lanes, times part.
+func (r Race) scaled(part float64) Race {
+	scale := func(n int64) int64 {
+		if n == 0 {
+			return 0
+		}
+		return max(1, int64(float64(n)*part+0.5))
+	}
+	lanes := make([]Lane, len(r.Lanes))
+	for i, l := range r.Lanes {
+		if !l.Whole {
+			l.Jobs, l.Warm, l.FillJobs = scale(l.Jobs), scale(l.Warm), scale(l.FillJobs)
+		} else if l.Jobs == 0 {
+			l.Jobs = r.Jobs
+		}
+		lanes[i] = l
+	}
+	r.Lanes, r.Jobs = lanes, scale(r.Jobs)
+	return r
+}
+
+// sized returns the race in the size that is asked for.
+func (r Race) sized(o Options) Race {
+	switch {
+	case o.Jobs > 0 && r.Jobs > 0:
+		r = r.scaled(float64(o.Jobs) / float64(r.Jobs))
+	case o.Quick && r.Quick > 1:
+		r = r.scaled(1 / float64(r.Quick))
+	}
+	if o.Quick {
+		r.Rounds = 1
+		if r.QuickSeconds > 0 {
+			r.Seconds = r.QuickSeconds
+		}
+	}
+	if o.Rounds > 0 {
+		r.Rounds = o.Rounds
+	}
+	if o.Seconds > 0 && r.Seconds > 0 {
+		r.Seconds = o.Seconds
+	}
+	return r
+}
+
+// limit is the most that the work of one round of the lane takes.
+func (r Race) limit(l Lane) time.Duration {
+	limit := r.Limit
+	if l.Limit > 0 {
+		limit = l.Limit
+	}
+	return limit
+}
+
+// bound is the most that one round of the lane takes. Budgets wait for the limit
+// twice.
+func (r Race) bound(l Lane) time.Duration {
+	overhead := r.Overhead
+	if overhead == 0 {
+		overhead = defaultOverhead
+	}
+	return 2*r.limit(l) + time.Duration(r.Seconds)*time.Second + overhead
+}
+
+// atMost is the most that the whole race takes.
+func (r Race) atMost() time.Duration {
+	var sum time.Duration
+	for _, l := range r.Lanes {
+		sum += time.Duration(r.Rounds) * r.bound(l)
+	}
+	return sum
+}

@@ -1,0 +1,27 @@
+package race
+
+import "github.com/later-queue/later/lab/course"
+
+// Steady is the race of latency under load.
+var Steady = Race{
+	Name: "steady",
+	About: "2,000 jobs a second are enqueued one by one while workers work on the same machine: " +
+		"the time from the enqueue's answer to the start of the handler. The first second is left out.",
+	Course:       course.Steady,
+	Rate:         2_000,
+	Seconds:      30,
+	QuickSeconds: 6,
+	Rounds:       5,
+	Lanes: []Lane{
+		{Contender: "ours", Settings: "defaults"},
+		{Contender: "ours", Settings: "tuned"},
+		{Contender: "river", Settings: "defaults"},
+		{Contender: "river", Settings: "bench"},
+		{Contender: "gue", Settings: "tuned"},
+		{Contender: "plainsql", Settings: "clients4"},
+		{Contender: "pgq", Settings: "fast"},
+		{Contender: "graphile", Settings: "bench"},
+		{Contender: "pgboss", Settings: "bench"},
+		{Contender: "bullmq-pg", Settings: "defaults"},
+	},
+}
