@@ -1,6 +1,6 @@
 // BullMQ on Redis (Node.js).
 //
-// `best` has the concurrency of https://docs.bullmq.io/guide/workers/concurrency, which
+// `bench` has the concurrency of https://docs.bullmq.io/guide/workers/concurrency, which
 // was a tenth faster here than the "something between 100 and 300" of
 // https://docs.bullmq.io/guide/parallelism-and-concurrency (two processes: 14,768 and
 // 15,649 jobs/s in two runs, against 13,146 and 14,164 with 100); addBulk for many jobs
@@ -12,7 +12,7 @@ import { queueName, session } from './bullmq.mjs';
 import { run, version } from './protocol.mjs';
 
 const settings = {
-  best: { worker: { concurrency: 50 }, job: { removeOnComplete: true } },
+  bench: { worker: { concurrency: 50 }, job: { removeOnComplete: true } },
   defaults: {},
 };
 
@@ -20,7 +20,7 @@ await run({
   name: 'bullmq-redis',
   version: version('bullmq'),
   settings: {
-    best: 'concurrency 50, removeOnComplete',
+    bench: 'concurrency 50, removeOnComplete',
     defaults: 'concurrency 1, finished jobs kept (the library defaults)',
   },
 

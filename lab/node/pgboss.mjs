@@ -1,11 +1,11 @@
 // pg-boss (PostgreSQL, Node.js).
 //
-// `batch100` calls fetch() and complete() for 100 jobs at a time, without a pause while
+// `bench` calls fetch() and complete() for 100 jobs at a time, without a pause while
 // there are jobs: https://pgboss.io/api/jobs (fetch with batchSize, complete with many
-// ids). `work` is work() as it comes: one job every two seconds at least,
-// https://pgboss.io/api/workers ("The default options for work() is 1 job every 2
-// seconds"). `burst` is work() with what the same page offers for speed: batches of 100,
-// no pause while they come back full, and a listener that wakes the worker.
+// ids). `defaults` is work() as it comes: https://pgboss.io/api/workers ("The default
+// options for work() is 1 job every 2 seconds"). `burst` is work() with what the same
+// page offers for speed: batches of 100, no pause while they come back full, and a
+// listener that wakes the worker.
 import { PgBoss } from 'pg-boss';
 import pg from 'pg';
 import { pause, run, version } from './protocol.mjs';
@@ -13,11 +13,11 @@ import { pause, run, version } from './protocol.mjs';
 const queue = 'race';
 const batchSize = 100;
 
-// The fetching loops of one process with `batch100`. Measured with two processes on two
+// The fetching loops of one process with `bench`. Measured with two processes on two
 // cores, 1, 2 and 4 loops lay within each other's spread (8,000 to 12,400 jobs/s).
 const loops = 2;
 
-// How long a loop of `batch100` waits after an empty fetch, in milliseconds. The library
+// How long a loop of `bench` waits after an empty fetch, in milliseconds. The library
 // itself polls every 500 ms at most; this is in its favour.
 const idle = 20;
 
@@ -25,9 +25,9 @@ await run({
   name: 'pg-boss',
   version: version('pg-boss'),
   settings: {
-    batch100: `fetch() and complete() in batches of ${batchSize}, ${loops} loops per process`,
+    bench: `fetch() and complete() in batches of ${batchSize}, ${loops} loops per process`,
     burst: `work() with batchSize ${batchSize}, burstWhenBatchFull, and notify with useListenNotify`,
-    work: 'work() with the library defaults',
+    defaults: 'work() with the library defaults: one job every two seconds',
   },
 
   async open(connectionString, setting, role) {
@@ -49,7 +49,7 @@ await run({
       add: data => boss.send(queue, data),
       connect: () => Promise.all(Array.from({ length: 10 }, () => boss.getDb().executeSql('select 1'))),
       async work(handler) {
-        if (setting === 'batch100') return batches(boss, handler);
+        if (setting === 'bench') return batches(boss, handler);
         const options = setting === 'burst' ? { batchSize, burstWhenBatchFull: true } : {};
         await boss.work(queue, options, jobs => Promise.all(jobs.map(job => handler(job.data))));
         return () => boss.offWork(queue, { wait: true });

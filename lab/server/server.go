@@ -48,8 +48,10 @@ func (u Usage) Since(before Usage) Usage {
 
 // starters are the servers that there are, by the name that races give to them.
 var starters = map[string]func(ctx context.Context) (Server, error){
-	"postgres": startPostgres,
-	"sqlite":   startFiles,
+	"postgres":       startPostgres,
+	"redis-always":   startRedis("always"),
+	"redis-everysec": startRedis("everysec"),
+	"sqlite":         startFiles,
 }
 
 // Names are the names of all servers.

@@ -20,7 +20,7 @@ import (
 // Definition is Asynq on Redis.
 //
 // Its documentation (pkg.go.dev/github.com/hibiken/asynq, type Config) recommends no
-// numbers. The concurrency of `readme` is that of its README's quick start and of its
+// numbers. The concurrency of `bench` is that of its README's quick start and of its
 // own benchmarks (benchmark_test.go). A process takes tasks from Redis in one
 // goroutine, one by one, so that a higher concurrency brings nothing for short tasks;
 // `high` shows it.
@@ -29,7 +29,7 @@ var Definition = contender.Definition{
 	Version: "0.26.0",
 	Settings: map[string]string{
 		"defaults": "Config's zero value: as many tasks at once as there are processors; an empty queue is asked every second",
-		"readme":   "Concurrency 10, as in its README and its benchmarks; TaskCheckInterval 10 ms",
+		"bench":    "Concurrency 10, as in its README and its benchmarks; TaskCheckInterval 10 ms",
 		"high":     "Concurrency 100; TaskCheckInterval 10 ms",
 	},
 	Open: open,
@@ -41,7 +41,7 @@ const checkInterval = 10 * time.Millisecond
 
 var configs = map[string]asynq.Config{
 	"defaults": {},
-	"readme":   {Concurrency: 10, TaskCheckInterval: checkInterval},
+	"bench":    {Concurrency: 10, TaskCheckInterval: checkInterval},
 	"high":     {Concurrency: 100, TaskCheckInterval: checkInterval},
 }
 
