@@ -82,7 +82,7 @@ func (l Lane) String() string {
 
 // All are the races, in the order in which they are run.
 var All = []Race{
-	Drain, Processes, Singles, Steady, Trickle, Held, Backlog, Budgets,
+	Drain, SQLite, Processes, Singles, Steady, Trickle, Held, Backlog, Budgets,
 }
 
 // Find returns the race with this name.
