@@ -1,69 +1,71 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/later-queue/later"
 )
 
-// insertJobs takes all jobs as one text, so that any driver can send it. Within
-// it a payload is a text too, and not JSON: what Postgres takes out of JSON may
-// be written differently than it was put in. The rows of a function come in the
-// order of its array, and so do the ids.
-const insertJobs = `
+// insertRows takes a column of values for each column of the table. What jobs mostly
+// share is sent once and referred to by its place: the domains, which cost a third of
+// such an insert, then check each value once and not in every row. The subquery is
+// kept apart (offset 0) for that. Columns that no job uses are null, and short ones
+// are filled up with nulls by unnest. The rows of a function come in the order of its
+// arrays, and so do the ids. Against one JSON text it takes 0.6 of the server's time.
+const insertRows = `
 insert into {schema}.job
   (queue, priority, tenant, kind, payload, run_at, max_attempts, timeout_ms, expires_at, headers)
-select r.queue, r.priority, r.tenant, r.kind, r.payload::json,
+select s.queue[r.shape], s.priority[r.shape], s.tenant[r.shape], s.kind[r.shape], r.payload,
        greatest(now(), coalesce(r.run_at, now() + r.delay_us * interval '1 microsecond')),
-       r.max_attempts, r.timeout_ms,
+       s.max_attempts[r.shape], s.timeout_ms[r.shape],
        coalesce(r.expires_at, now() + r.expires_in_us * interval '1 microsecond'),
-       r.headers::json
-from json_to_recordset($1::text::json) as r (
-  queue text, priority smallint, tenant text, kind text, payload text,
-  delay_us bigint, run_at timestamptz, max_attempts integer, timeout_ms integer,
-  expires_in_us bigint, expires_at timestamptz, headers text)
+       r.headers
+from (
+  select $1::text[]::{schema}.name[] as queue, $2::smallint[] as priority, $3::text[]::{schema}.tenant[] as tenant,
+         $4::text[]::{schema}.name[] as kind, $5::integer[] as max_attempts, $6::integer[] as timeout_ms
+  offset 0
+) as s,
+unnest(
+  $7::smallint[], $8::json[], $9::bigint[], $10::timestamptz[], $11::bigint[], $12::timestamptz[], $13::json[]
+) as r (shape, payload, delay_us, run_at, expires_in_us, expires_at, headers)
 returning id`
-
-// newRow is a job on its way into insertJobs.
-type newRow struct {
-	Queue       string     `json:"queue"`
-	Priority    int16      `json:"priority"`
-	Tenant      string     `json:"tenant"`
-	Kind        string     `json:"kind"`
-	Payload     string     `json:"payload"`
-	DelayUS     int64      `json:"delay_us"`
-	RunAt       *time.Time `json:"run_at"`
-	MaxAttempts int        `json:"max_attempts"`
-	TimeoutMS   int64      `json:"timeout_ms"`
-	ExpiresInUS *int64     `json:"expires_in_us"`
-	ExpiresAt   *time.Time `json:"expires_at"`
-	Headers     *string    `json:"headers"`
-}
 
 const (
 	// maxChunkBytes and maxChunkJobs bound one statement. A value in Postgres
 	// has at most 1 GiB; far below it, memory counts. Chosen, not measured.
 	maxChunkBytes = 16 << 20
 	maxChunkJobs  = 10_000
+	// maxShapes bounds how many different shapes one statement has, because an
+	// element of an array of texts is found by going through those before it. With
+	// 10,000 jobs and 1 shape a job took 0.59 of the time that it takes as JSON, with
+	// 256 shapes 0.69, with 1,000 shapes 0.93.
+	maxShapes = 1_000
 )
 
-// Insert implements [later.Inserter]. Several thousand jobs, or very large ones,
-// are several statements in one transaction.
+// Insert implements [later.Inserter]. Calls that come at the same time share a
+// statement and a commit, but for large ones: several thousand jobs, or very large
+// ones, are several statements in one transaction.
+//
+// When ctx ends while the call waits for its statement to begin, or for a connection,
+// nothing is stored, and the error is that of ctx; after that it matches
+// [later.ErrUnavailable] too.
 func (s *Store) Insert(ctx context.Context, jobs []later.NewJob) ([]later.Enqueued, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	pool, err := s.appPool()
-	if err != nil {
+	if _, err := s.appPool(); err != nil {
 		return nil, err
 	}
-	chunks, err := encodeJobs(jobs)
+	if s.shared != nil && shareable(jobs) {
+		return s.insertShared(ctx, jobs)
+	}
+	return s.insertAlone(ctx, jobs)
+}
+
+func (s *Store) insertAlone(ctx context.Context, jobs []later.NewJob) ([]later.Enqueued, error) {
+	pool, err := s.appPool()
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +75,11 @@ func (s *Store) Insert(ctx context.Context, jobs []later.NewJob) ([]later.Enqueu
 	}
 	defer conn.Release()
 	var done []later.Enqueued
-	if len(chunks) == 1 {
-		done, err = s.insertChunks(ctx, conn, chunks)
+	if len(jobs) <= maxShapes && chunkOf(jobs) == len(jobs) { // one statement
+		done, err = s.insertJobs(ctx, conn, jobs)
 	} else {
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			done, err = s.insertChunks(ctx, tx, chunks)
+			done, err = s.insertJobs(ctx, tx, jobs)
 			return err
 		})
 	}
@@ -93,83 +95,51 @@ type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (s *Store) insertChunks(ctx context.Context, db queryer, chunks []string) ([]later.Enqueued, error) {
-	var done []later.Enqueued
-	for _, chunk := range chunks {
-		rows, err := db.Query(ctx, s.sql(insertJobs), chunk)
+// insertJobs inserts jobs with as many statements as it takes.
+func (s *Store) insertJobs(ctx context.Context, db queryer, jobs []later.NewJob) ([]later.Enqueued, error) {
+	done := make([]later.Enqueued, 0, len(jobs))
+	for len(jobs) > 0 {
+		n := chunkOf(jobs)
+		rows, err := rowsOf(jobs[:n])
 		if err != nil {
 			return nil, err
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		if err != nil {
-			return nil, err
+		for len(rows) > 0 {
+			var c newColumns
+			taken := c.fill(rows)
+			if done, err = s.insertColumns(ctx, db, &c, done); err != nil {
+				return nil, err
+			}
+			rows = rows[taken:]
 		}
-		for _, id := range ids {
-			done = append(done, later.Enqueued{ID: id})
-		}
+		jobs = jobs[n:]
 	}
 	return done, nil
 }
 
-// encodeJobs returns the parameters for as many statements as it takes.
-func encodeJobs(jobs []later.NewJob) ([]string, error) {
-	var chunks []string
-	for len(jobs) > 0 {
-		rows, size := []newRow{}, 0
-		for _, job := range jobs {
-			size += len(job.Payload)
-			if len(rows) == maxChunkJobs || len(rows) > 0 && size > maxChunkBytes {
-				break
-			}
-			row, err := rowOf(job)
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, row)
-		}
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(rows); err != nil {
-			return nil, fmt.Errorf("encode %d jobs: %w", len(rows), err)
-		}
-		chunks = append(chunks, b.String())
-		jobs = jobs[len(rows):]
+// insertColumns runs one statement and adds its ids to done.
+func (s *Store) insertColumns(ctx context.Context, db queryer, c *newColumns, done []later.Enqueued) ([]later.Enqueued, error) {
+	rows, err := db.Query(ctx, s.insertSQL, c.queue, c.priority, c.tenant, c.kind, c.maxAttempts, c.timeoutMS,
+		c.shape, c.payload, c.delayUS, c.runAt, c.expiresInUS, c.expiresAt, c.headers)
+	if err != nil {
+		return nil, err
 	}
-	return chunks, nil
-}
-
-func rowOf(job later.NewJob) (newRow, error) {
-	row := newRow{
-		Queue: job.Queue, Priority: job.Priority, Tenant: job.Tenant, Kind: job.Kind, Payload: string(job.Payload),
-		DelayUS: micros(job.Delay), RunAt: instant(job.RunAt),
-		MaxAttempts: job.MaxAttempts, TimeoutMS: job.Timeout.Milliseconds(), ExpiresAt: instant(job.ExpiresAt),
-	}
-	if job.ExpiresIn > 0 {
-		us := micros(job.ExpiresIn)
-		row.ExpiresInUS = &us
-	}
-	if job.Headers != nil {
-		headers, err := json.Marshal(job.Headers)
-		if err != nil {
-			return newRow{}, fmt.Errorf("headers: %w", err)
-		}
-		text := string(headers)
-		row.Headers = &text
-	}
-	return row, nil
-}
-
-// instant is t as Postgres keeps it, or nil for none. The first hours of the
-// year 1 in another zone are in the year 0 of UTC, which the table refuses; they
-// become its first instant.
-func instant(t time.Time) *time.Time {
-	if t.IsZero() {
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		done = append(done, later.Enqueued{ID: id})
 		return nil
+	})
+	return done, err
+}
+
+// chunkOf is how many of jobs go into one statement.
+func chunkOf(jobs []later.NewJob) int {
+	size := 0
+	for n := range jobs {
+		size += len(jobs[n].Payload)
+		if n == maxChunkJobs || n > 0 && size > maxChunkBytes {
+			return n
+		}
 	}
-	t = t.UTC().Truncate(time.Microsecond)
-	if first := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC); t.Before(first) {
-		t = first
-	}
-	return &t
+	return len(jobs)
 }

@@ -306,8 +306,9 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
 		buffers          int
 		args             []any
 	}{
-		{"claim", claimJobs, claimTypes, claimBuffers, claimArgs(50, arrays, "default")},
-		{"claim_of_10_queues", claimJobs, claimTypes, claimBuffers, claimArgs(5, arrays, "default", "a", "b", "c", "d", "e", "f", "g", "h", "i")},
+		{"claim", claimOfOneKind, claimTypes, claimBuffers, claimArgs(50, arrays, "default")},
+		{"merging_claim", claimOfKinds, claimTypes, claimBuffers, claimArgs(50, arrays, "default")},
+		{"claim_of_10_queues", claimOfOneKind, claimTypes, claimBuffers, claimArgs(5, arrays, "default", "a", "b", "c", "d", "e", "f", "g", "h", "i")},
 		// With nothing to sweep 7 to 16; five for each of the fifty that it writes.
 		{"sweep", sweepJobs, sweepTypes, 400, sweepArgs(50)},
 		// A hundred look-ups by the primary key, three or four blocks each, and a

@@ -23,11 +23,14 @@ const begin = "begin isolation level read committed"
 // grown. The statements do their part: each look at the job table is by itself,
 // with one index that fits, and is not joined to anything but by ctid. Without
 // jit, because what is forbidden but cannot be avoided counts as very expensive,
-// and that starts the compiler.
+// and that starts the compiler. With the generic plan, because a plan for each
+// call, which the server would make for the sake of the limits and the arrays, cost more
+// than running it: a claim of 100 jobs took 30 µs a job, and 18 without.
 const plan = `
 select set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
-       set_config('jit', 'off', true)`
+       set_config('jit', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 const (
 	// maxTries bounds how often a statement is tried that the server keeps

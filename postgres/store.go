@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/combine"
 )
 
 const (
@@ -63,6 +64,9 @@ type Store struct {
 	pool     *pgxpool.Pool
 	ownsPool bool
 	marks    marks
+
+	insertSQL string
+	shared    *combine.Combiner[newRow, later.Enqueued] // nil: each call by itself
 
 	mu      sync.Mutex
 	runtime *pgxpool.Pool // nil until it is needed
@@ -143,6 +147,8 @@ func New(pool *pgxpool.Pool, config Config) (*Store, error) {
 		pool:   pool,
 	}
 	s.Client = later.NewClient(s)
+	s.insertSQL = s.sql(insertRows)
+	s.share()
 	return s, nil
 }
 
@@ -197,13 +203,17 @@ func (s *Store) appPool() (*pgxpool.Pool, error) {
 	return s.pool, nil
 }
 
-// Close ends the store's own connections, after what runs on them has ended. A
+// Close ends the store's own connections, after what runs on them has ended. Calls
+// of Enqueue that still wait for their statement to begin fail with [later.ErrClosed]. A
 // pool that was given to New stays open. A second call does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	runtime, again := s.runtime, s.closed
 	s.closed, s.runtime = true, nil
 	s.mu.Unlock()
+	if s.shared != nil {
+		s.shared.Close()
+	}
 	if runtime != nil {
 		runtime.Close()
 	}

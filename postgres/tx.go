@@ -25,8 +25,8 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, args later.Args, opts 
 // EnqueueManyTx is [Store.EnqueueTx] for several jobs; ids come in the order of
 // the requests.
 func (s *Store) EnqueueManyTx(ctx context.Context, tx pgx.Tx, requests []later.Request) ([]later.Enqueued, error) {
-	return s.enqueueIn(requests, func(chunks []string) ([]later.Enqueued, error) {
-		return s.insertChunks(ctx, tx, chunks)
+	return s.enqueueIn(requests, func(jobs []later.NewJob) ([]later.Enqueued, error) {
+		return s.insertJobs(ctx, tx, jobs)
 	})
 }
 
@@ -39,22 +39,12 @@ func (s *Store) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args later.Args, o
 // EnqueueManySQLTx is [Store.EnqueueManyTx] for a transaction of database/sql,
 // whatever its driver.
 func (s *Store) EnqueueManySQLTx(ctx context.Context, tx *sql.Tx, requests []later.Request) ([]later.Enqueued, error) {
-	return s.enqueueIn(requests, func(chunks []string) ([]later.Enqueued, error) {
-		var done []later.Enqueued
-		for _, chunk := range chunks {
-			ids, err := queryIDs(ctx, tx, s.sql(insertJobs), chunk)
-			if err != nil {
-				return nil, err
-			}
-			for _, id := range ids {
-				done = append(done, later.Enqueued{ID: id})
-			}
-		}
-		return done, nil
+	return s.enqueueIn(requests, func(jobs []later.NewJob) ([]later.Enqueued, error) {
+		return s.insertSQLTx(ctx, tx, jobs)
 	})
 }
 
-func (s *Store) enqueueIn(requests []later.Request, insert func(chunks []string) ([]later.Enqueued, error)) ([]later.Enqueued, error) {
+func (s *Store) enqueueIn(requests []later.Request, insert func(jobs []later.NewJob) ([]later.Enqueued, error)) ([]later.Enqueued, error) {
 	if len(requests) == 0 {
 		return nil, nil
 	}
@@ -62,11 +52,7 @@ func (s *Store) enqueueIn(requests []later.Request, insert func(chunks []string)
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
-	chunks, err := encodeJobs(jobs)
-	if err != nil {
-		return nil, fmt.Errorf("enqueue: %w", err)
-	}
-	done, err := insert(chunks)
+	done, err := insert(jobs)
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", s.classify(err))
 	}
