@@ -25,10 +25,11 @@ var rules = []rule{
 	{"endpoint", []string{"."}, nil},
 
 	// The stores know the domain and their driver, and neither each other nor the runtime.
-	{"postgres", []string{".", "internal/migration"}, []string{"github.com/jackc/pgx/v5/...", "github.com/jackc/puddle/v2"}},
+	{"postgres", []string{".", "internal/combine", "internal/migration"}, []string{"github.com/jackc/pgx/v5/...", "github.com/jackc/puddle/v2"}},
 	{"sqlite", []string{".", "internal/migration"}, []string{"modernc.org/sqlite/..."}},
 	{"memory", []string{"."}, nil},
 	{"internal/migration", nil, nil},
+	{"internal/combine", nil, nil},
 
 	// The contract is tested through the contract.
 	{"storetest", []string{"."}, []string{"pgregory.net/rapid"}},
@@ -40,6 +41,7 @@ var rules = []rule{
 	{"internal/request", []string{".", "internal/spelling"}, nil},
 	{"internal/why", []string{".", "internal/age"}, nil},
 	{"internal/open", []string{".", "postgres", "sqlite", "internal/spelling"}, []string{"github.com/jackc/pgx/v5/..."}},
+	{"internal/bench", []string{".", "worker", "postgres", "sqlite", "internal/open"}, []string{"github.com/jackc/pgx/v5/...", "golang.org/x/sys/unix"}},
 
 	// The tops: they put everything together. Only the command line knows its libraries.
 	{"cmd/later", []string{"*"}, []string{"github.com/spf13/cobra"}},
