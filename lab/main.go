@@ -18,6 +18,7 @@ import (
 const usage = `usage:
   lab list                                 contenders, their settings, and races
   lab race [RACE…] [flags]                 run races, all of them by default
+  lab report [-data data] [-docs ../docs]  write docs/benchmarks.md and its pictures from the results
   lab contender NAME VERB [ARGUMENT…]      be a contender, for the driver
 
 Settings of a race are printed by: lab race -h
@@ -42,6 +43,8 @@ func run(ctx context.Context, args []string) error {
 		return contend(ctx, args[1:])
 	case "race":
 		return races(ctx, args[1:])
+	case "report":
+		return writeReport(args[1:])
 	case "list":
 		return list()
 	}
