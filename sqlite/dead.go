@@ -18,7 +18,8 @@ insert into later_job (id, queue, priority, tenant, kind, run_at, max_attempts, 
 select id, queue, priority, tenant, kind, ?1, max_attempts, timeout_ms,
   created_at, min(generation, 2147483646) + 1, headers, errors, checkpoint, payload
 from later_dead_job
-where id = ?2`
+where id = ?2
+returning queue`
 
 	deleteDead = `
 delete from later_dead_job
@@ -38,12 +39,16 @@ limit ?8`
 // revive brings a dead job back, or returns ErrNotFound; or ErrInvalid for a row
 // that was changed by hand into what the job table refuses.
 func revive(tx transaction, id, now int64) error {
-	if _, err := tx.exec(insertRevived, now, id); isConstraint(err) {
+	err := wakeQueue(tx, insertRevived, now, id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return later.ErrNotFound
+	case isConstraint(err):
 		return fmt.Errorf("%w: %w", later.ErrInvalid, err)
-	} else if err != nil {
+	case err != nil:
 		return err
 	}
-	_, err := removeDead(tx, id)
+	_, err = removeDead(tx, id)
 	return err
 }
 

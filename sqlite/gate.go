@@ -70,8 +70,9 @@ func (g *gate) leave() { <-g.lock }
 // gatedConnector opens connections whose writing transactions pass the gate.
 type gatedConnector struct {
 	driver.Connector
-	gate *gate
-	busy time.Duration
+	gate  *gate
+	busy  time.Duration
+	ended func(committed bool) // called inside the gate when a transaction has ended
 }
 
 func (c *gatedConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -83,7 +84,7 @@ func (c *gatedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(errors.New("the SQLite driver lacks a method of database/sql"), conn.Close())
 	}
-	return &gatedConn{driverConn: full, gate: c.gate, busy: c.busy}, nil
+	return &gatedConn{driverConn: full, gate: c.gate, busy: c.busy, ended: c.ended}, nil
 }
 
 // driverConn is what database/sql may use of a connection.
@@ -101,8 +102,9 @@ type driverConn interface {
 // gatedConn is a connection of the application.
 type gatedConn struct {
 	driverConn
-	gate *gate
-	busy time.Duration
+	gate  *gate
+	busy  time.Duration
+	ended func(committed bool)
 }
 
 // Unwrap is how the driver's own functions find their connection.
@@ -122,7 +124,7 @@ func (c *gatedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 		c.gate.leave()
 		return nil, err
 	}
-	return &gatedTx{Tx: tx, gate: c.gate}, nil
+	return &gatedTx{Tx: tx, gate: c.gate, ended: c.ended}, nil
 }
 
 // Begin is BeginTx for those who bypass database/sql.
@@ -133,15 +135,19 @@ func (c *gatedConn) Begin() (driver.Tx, error) {
 // gatedTx leaves the gate when it ends; database/sql ends each exactly once.
 type gatedTx struct {
 	driver.Tx
-	gate *gate
+	gate  *gate
+	ended func(committed bool)
 }
 
 func (t *gatedTx) Commit() error {
 	defer t.gate.leave()
-	return t.Tx.Commit()
+	err := t.Tx.Commit()
+	t.ended(err == nil)
+	return err
 }
 
 func (t *gatedTx) Rollback() error {
 	defer t.gate.leave()
+	t.ended(false)
 	return t.Tx.Rollback()
 }

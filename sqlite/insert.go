@@ -64,7 +64,8 @@ func insert(tx transaction, jobs []later.NewJob) ([]later.Enqueued, error) {
 			if err != nil {
 				return nil, err
 			}
-			for i := range n {
+			for i, j := range jobs[:n] {
+				tx.wake(j.Queue)
 				done = append(done, later.Enqueued{ID: last - int64(n-1-i)})
 			}
 			jobs = jobs[n:]

@@ -29,7 +29,8 @@ where id = ? and lease_token = ?`
 update later_job
 set attempt = max(min(attempt, 2147483647) - 1, 0),
   lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
-where id = ? and lease_token = ?`
+where id = ? and lease_token = ?
+returning queue`
 
 	selectAttempt = `
 select ` + attemptColumns + `
@@ -91,7 +92,7 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	lease := st.Lease
 	if st.Outcome == later.OutcomeReleased {
-		return changed(tx.exec(updateReleased, lease.ID, lease.Token))
+		return released(tx, lease)
 	}
 	// Jobs that leave are deleted before the log row is written: on a full disk
 	// there is room for that row then.
@@ -113,8 +114,10 @@ func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	}
 	switch st.Outcome {
 	case later.OutcomeRetry:
+		tx.wake(l.queue)
 		err = changed(tx.exec(updateRetry, after(now, st.Delay), writeErrors(st.Errors), lease.ID, lease.Token))
 	case later.OutcomeSnoozed:
+		tx.wake(l.queue)
 		err = changed(tx.exec(updateSnoozed, after(now, st.Delay), lease.ID, lease.Token))
 	case later.OutcomeDead:
 		err = bury(tx, st, now)
@@ -123,6 +126,19 @@ func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 		return err
 	}
 	return s.record(tx, l, st.Outcome, now, st.Error)
+}
+
+// released gives a job back.
+func released(tx transaction, lease later.Lease) error {
+	var queue string
+	err := tx.queryRow(updateReleased, lease.ID, lease.Token).Scan(&queue)
+	if errors.Is(err, sql.ErrNoRows) {
+		return later.ErrLeaseLost
+	}
+	if err == nil {
+		tx.wake(queue)
+	}
+	return err
 }
 
 // bury moves a job to the dead ones.

@@ -82,7 +82,9 @@ type Store struct {
 	config Config
 	pools  *pools
 	writer *writer
-	close  sync.Once
+	// watches are the waiting workers of this process.
+	watches *watches
+	close   sync.Once
 }
 
 var (
@@ -106,7 +108,7 @@ func Open(ctx context.Context, path string, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sqlite store %q: %w", path, err)
 	}
-	s := &Store{config: config, pools: pools, writer: startWriter(pools, config)}
+	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches}
 	s.Client = later.NewClient(s)
 	if config.NoMigrate {
 		return s, nil

@@ -28,7 +28,7 @@ func waiting(tx transaction, id, now int64) (l logRow, lostAt sql.NullInt64, err
 }
 
 // A job that is due already keeps its place.
-const updateDue = `update later_job set run_at = min(run_at, ?) where id = ?`
+const updateDue = `update later_job set run_at = min(run_at, ?) where id = ? returning queue`
 
 // Retry implements [later.Operator].
 func (s *Store) Retry(ctx context.Context, id int64) error {
@@ -37,11 +37,20 @@ func (s *Store) Retry(ctx context.Context, id int64) error {
 			if err != nil {
 				return err
 			}
-			_, err = tx.exec(updateDue, now, id)
-			return err
+			return wakeQueue(tx, updateDue, now, id)
 		}
 		return revive(tx, id, now)
 	})
+}
+
+// wakeQueue runs a statement that returns the queue of the job that it made due.
+func wakeQueue(tx transaction, query string, args ...any) error {
+	var queue string
+	if err := tx.queryRow(query, args...).Scan(&queue); err != nil {
+		return err
+	}
+	tx.wake(queue)
+	return nil
 }
 
 const updateCancel = `update later_job set cancel_at = coalesce(cancel_at, ?) where id = ?`

@@ -37,7 +37,7 @@ func (s *Store) EnqueueManySQLTx(ctx context.Context, tx *sql.Tx, requests []lat
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
 	var done []later.Enqueued
-	err = inCallersTx(ctx, tx, func(tx transaction) error {
+	err = s.inCallersTx(ctx, tx, func(tx transaction) error {
 		done, err = insert(tx, jobs)
 		return err
 	})
@@ -59,7 +59,7 @@ returning ` + attemptColumns
 // last, return nil after the commit, and the error if the commit fails.
 func (s *Store) DoneSQLTx(ctx context.Context, tx *sql.Tx, job later.Held) error {
 	lease := job.HeldLease()
-	err := inCallersTx(ctx, tx, func(tx transaction) error {
+	err := s.inCallersTx(ctx, tx, func(tx transaction) error {
 		var l logRow
 		err := tx.queryRow(deleteHeld, lease.ID, lease.Token).Scan(l.targets()...)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -83,14 +83,14 @@ func (s *Store) DoneSQLTx(ctx context.Context, tx *sql.Tx, job later.Held) error
 
 // inCallersTx calls do in a savepoint of tx, and takes back what it did when it
 // fails.
-func inCallersTx(ctx context.Context, tx *sql.Tx, do func(tx transaction) error) error {
+func (s *Store) inCallersTx(ctx context.Context, tx *sql.Tx, do func(tx transaction) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if tx == nil {
 		return errors.New("the transaction is nil")
 	}
-	t := newCallerTx(ctx, tx)
+	t := s.callerTx(ctx, tx)
 	if _, err := t.exec("savepoint later"); err != nil {
 		return explain(err)
 	}

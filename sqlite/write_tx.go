@@ -17,6 +17,8 @@ type transaction interface {
 	query(query string, args ...any) (*sql.Rows, error)
 	queryRow(query string, args ...any) *sql.Row
 	now() (ms int64, err error)
+	// wake says that a job of queue may be claimed once this is committed.
+	wake(queue string)
 }
 
 // writeTx is the writer's connection with its prepared statements. Only the
@@ -28,6 +30,10 @@ type writeTx struct {
 	statements map[string]*sql.Stmt
 	clock      int64 // the database's clock when it was first asked for in this transaction; 0: not yet
 	frugal     bool  // the operation that runs has met a full disk
+	executed   int   // how many statements were run: for tests
+	// woken are the queues in which jobs may be claimed after the commit, and
+	// perhaps some of operations that were taken back: a wake-up too many is cheap.
+	woken map[string]bool
 }
 
 func newWriteTx(db *sql.DB) (*writeTx, error) {
@@ -35,7 +41,7 @@ func newWriteTx(db *sql.DB) (*writeTx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &writeTx{conn: conn, statements: map[string]*sql.Stmt{}}, nil
+	return &writeTx{conn: conn, statements: map[string]*sql.Stmt{}, woken: map[string]bool{}}, nil
 }
 
 // run runs op so that its failure takes back only what it did itself. lost
@@ -66,6 +72,7 @@ func (t *writeTx) run(op *operation) (err error, lost bool) {
 // begin begins the transaction.
 func (t *writeTx) begin() error {
 	t.clock = 0
+	clear(t.woken)
 	return t.control("begin immediate")
 }
 
@@ -77,6 +84,8 @@ func (t *writeTx) now() (ms int64, err error) {
 	}
 	return t.clock, err
 }
+
+func (t *writeTx) wake(queue string) { t.woken[queue] = true }
 
 // control runs a statement that begins or ends something.
 func (t *writeTx) control(statement string) error {
@@ -125,6 +134,7 @@ func (t *writeTx) script(statements string) error {
 }
 
 func (t *writeTx) prepared(query string) (*sql.Stmt, error) {
+	t.executed++
 	if stmt := t.statements[query]; stmt != nil {
 		return stmt, nil
 	}
@@ -159,12 +169,13 @@ func now(q querier) (ms int64, err error) {
 // end with the caller's context either: they would take the caller's whole
 // transaction along, without the caller knowing.
 type callerTx struct {
-	ctx context.Context // without cancel
-	tx  *sql.Tx
+	ctx     context.Context // without cancel
+	tx      *sql.Tx
+	watches *watches
 }
 
-func newCallerTx(ctx context.Context, tx *sql.Tx) callerTx {
-	return callerTx{ctx: context.WithoutCancel(ctx), tx: tx}
+func (s *Store) callerTx(ctx context.Context, tx *sql.Tx) callerTx {
+	return callerTx{ctx: context.WithoutCancel(ctx), tx: tx, watches: s.watches}
 }
 
 func (c callerTx) exec(query string, args ...any) (sql.Result, error) {
@@ -180,3 +191,5 @@ func (c callerTx) queryRow(query string, args ...any) *sql.Row {
 }
 
 func (c callerTx) now() (int64, error) { return now(c) }
+
+func (c callerTx) wake(queue string) { c.watches.enqueuedInTx(queue) }

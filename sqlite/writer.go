@@ -31,8 +31,10 @@ type writer struct {
 	file   identity
 	gate   *gate
 	inside bool // the gate
-	busy   time.Duration
-	logger *slog.Logger
+	// watches learn of the jobs that were committed.
+	watches *watches
+	busy    time.Duration
+	logger  *slog.Logger
 
 	ops     chan *operation
 	closing chan struct{}
@@ -67,7 +69,7 @@ const (
 
 func startWriter(pools *pools, config Config) *writer {
 	w := &writer{
-		db: pools.write, file: pools.file, gate: pools.gate, busy: config.BusyTimeout, logger: config.Logger,
+		db: pools.write, file: pools.file, gate: pools.gate, watches: pools.watches, busy: config.BusyTimeout, logger: config.Logger,
 		ops: make(chan *operation), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go w.loop()
@@ -167,6 +169,8 @@ func (w *writer) transact(ops []*operation, grow bool) {
 		for _, op := range ops {
 			op.err = errors.Join(op.err, err)
 		}
+	} else {
+		w.watches.wake(w.tx.woken)
 	}
 	for _, op := range ops {
 		op.finish(op.err)
