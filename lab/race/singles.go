@@ -22,5 +22,10 @@ var Singles = Race{
 		{Contender: "graphile", Settings: "bench"},
 		{Contender: "pgboss", Settings: "bench"},
 		{Contender: "bullmq-pg", Settings: "defaults"},
+		{Contender: "bullmq-pg", Settings: "bench"},
+		{Contender: "asynq", Settings: "bench", Server: "redis-everysec"},
+		{Contender: "asynq", Settings: "bench", Server: "redis-always"},
+		{Contender: "bullmq-redis", Settings: "bench", Server: "redis-everysec"},
+		{Contender: "bullmq-redis", Settings: "bench", Server: "redis-always"},
 	},
 }

@@ -23,5 +23,11 @@ var Trickle = Race{
 		{Contender: "graphile", Settings: "bench"},
 		{Contender: "pgboss", Settings: "defaults"},
 		{Contender: "bullmq-pg", Settings: "defaults"},
+		{Contender: "pgboss", Settings: "burst"},
+		{Contender: "asynq", Settings: "bench", Server: "redis-everysec"},
+		{Contender: "asynq", Settings: "bench", Server: "redis-always"},
+		{Contender: "bullmq-redis", Settings: "bench", Server: "redis-everysec"},
+		{Contender: "bullmq-redis", Settings: "bench", Server: "redis-always"},
+		{Contender: "asynq", Settings: "defaults", Server: "redis-everysec", Note: "it polls every second"},
 	},
 }
