@@ -95,6 +95,8 @@ type verdict struct {
 	race       string
 	ours, peer *lane // nil when the race has not been run with both
 	ratio      figure
+	// atDefaults is the ratio of ours at its defaults, where ours is tuned.
+	atDefaults figure
 }
 
 func (v verdict) known() bool   { return v.ratio.n > 0 }
@@ -115,6 +117,10 @@ func (g goal) judge(races map[string]*data.Race) verdict {
 		}
 		if r := ratios(ours, peer, g.metric); r.n > 0 {
 			v.race, v.ours, v.peer, v.ratio = name, ours, peer, r
+			usual := pick{contenders: g.ours.contenders, settings: []string{"defaults"}}.best(all, g.metric)
+			if usual != nil && usual.settings != ours.settings && usual != peer {
+				v.atDefaults = ratios(usual, peer, g.metric)
+			}
 			return v
 		}
 	}

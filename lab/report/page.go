@@ -159,17 +159,20 @@ func (p *page) count(s Source, known, reached bool, note, what string) (string, 
 func (s Source) goals(p *page) error {
 	var rows [][]string
 	var errs []error
-	row := func(text, aim, ratio, compared string, known, reached bool, id, what string) {
+	row := func(text, aim, ratio, usual, compared string, known, reached bool, id, what string) {
 		verdict, err := p.count(s, known, reached, "goal-"+id, what)
 		errs = append(errs, err)
-		rows = append(rows, []string{text, aim, ratio, verdict, compared})
+		rows = append(rows, []string{text, aim, ratio, verdict, usual, compared})
 	}
 	context := "" // what "…" in the next text stands for
 	for _, g := range goals {
 		v := g.judge(s.Races)
-		ratio, compared := "", ""
+		ratio, usual, compared := "", "", ""
 		if v.known() {
 			ratio = fmt.Sprintf("%s (%s–%s)", times(v.ratio.median), times(v.ratio.low), times(v.ratio.high))
+			if v.atDefaults.n > 0 {
+				usual = times(v.atDefaults.median)
+			}
 			compared = v.ours.title() + " / " + v.peer.title()
 		}
 		what := g.text
@@ -178,7 +181,7 @@ func (s Source) goals(p *page) error {
 		} else {
 			context = what
 		}
-		row(g.text, "≥ "+times(g.atLeast), ratio, compared, v.known(), v.reached(), g.id, what)
+		row(g.text, "≥ "+times(g.atLeast), ratio, usual, compared, v.known(), v.reached(), g.id, what)
 	}
 	f := judgeFlat(s.Races)
 	text := "an old snapshot is held at 2,000 jobs a second, ours at its defaults"
@@ -186,8 +189,8 @@ func (s Source) goals(p *page) error {
 	if f.known() {
 		compared = "last fifth of the time / first fifth"
 	}
-	row(text, "flat", f.String(), compared, f.known(), f.reached(), "held", text)
-	p.Goals = markdown([]string{"race", "goal", "ratio: median (range of the rounds)", "reached", "compared"}, rows)
+	row(text, "flat", f.String(), "", compared, f.known(), f.reached(), "held", text)
+	p.Goals = markdown([]string{"race", "goal", "ratio: median (range of the rounds)", "reached", "with our defaults", "compared"}, rows)
 	return errors.Join(errs...)
 }
 
