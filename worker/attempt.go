@@ -3,7 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/later-queue/later"
@@ -12,26 +12,32 @@ import (
 // attempt is one claimed job on its way to being settled. The run's lock guards
 // what changes.
 type attempt struct {
+	// claimed is the runtime's own copy, so that nothing a handler does to its
+	// job changes what is settled. The handler gets handed.
 	claimed *later.Claimed
+	handed  *later.Claimed
+	own     later.Claimed
 	handler *later.Handler // nil: not to be run
 	suspect bool           // from the sweep; one runs at a time
-	// claimedAt is when the claim's answer came, by the monotonic clock.
-	claimedAt time.Time
-	worker    string // the name of its worker
+	// claimedAt is when the claim's answer came, by the monotonic clock;
+	// startedAt when the handler was called, zero if it was not.
+	claimedAt, startedAt time.Time
+	worker               string // the name of its worker
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	stop   context.CancelFunc // of the timeout's timer
+	ctx jobContext
 
 	stage     stage
-	executing bool // its handler has not returned
-	abandoned bool // its handler did not return in time
-	lost      bool // its lease is lost, as far as is known
-	slot      bool // it holds a slot
-	hooks     bool // its hooks are to be called, or are being called
+	line      *line // where it waits for a slot
+	last      bool  // of the jobs of its claim
+	executing bool  // its handler has not returned
+	abandoned bool  // its handler did not return in time
+	lost      bool  // its lease is lost, as far as is known
+	slot      bool  // it holds a slot
+	hooks     bool  // its hooks are to be called, or are being called
 
-	leaseTimer   *time.Timer // ends ctx when the lease can no longer be shown to hold
-	abandonTimer *time.Timer
+	// leaseEnds is when the lease can no longer be shown to hold, abandonAt when
+	// the handler is abandoned; zero: not watched.
+	leaseEnds, abandonAt time.Time
 
 	verdict   verdict
 	ambiguous bool // a settle ended without an answer: it may have been stored
@@ -41,16 +47,30 @@ type attempt struct {
 	troubled  bool // logged that it could not be stored
 	givenIn   bool // logged that nothing more can be given up of it
 	retryAt   time.Time
+
+	prev, next *attempt // in the run's list
 }
 
 // stage is how far the job of an attempt has come.
 type stage int
 
 const (
-	active  stage = iota // its handler decides what becomes of it
+	queued  stage = iota // waits for a slot
+	active               // its handler decides what becomes of it
 	pending              // waits for its settle to be committed
 	over                 // settled, refused or given up
 )
+
+// newAttempt returns the attempt at a job whose claim was answered at the time
+// at.
+func (r *run) newAttempt(c *later.Claimed, at, leaseEnds time.Time) *attempt {
+	if c.Doom == later.DoomNone {
+		c.Bind(r.store)
+	}
+	a := &attempt{own: *c, handed: c, claimedAt: at, leaseEnds: leaseEnds, worker: r.id.name}
+	a.claimed = &a.own
+	return a
+}
 
 func (a *attempt) lease() later.Lease { return a.claimed.Lease }
 
@@ -70,40 +90,9 @@ func (a *attempt) attrs(more ...any) []any {
 	return append([]any{"job", c.ID, "kind", c.Kind, "queue", c.Queue, "tenant", c.Tenant, "attempt", c.Attempt, "worker", a.worker}, more...)
 }
 
-// start runs the job in a goroutine of its own. It returns false, and does
-// nothing, when the worker is stopping.
-func (r *run) start(a *attempt, leaseEnds time.Time) bool {
-	c := a.claimed
-	timeout := c.Timeout
-	if timeout <= 0 {
-		timeout = later.DefaultTimeout
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopping {
-		return false
-	}
-	c.Bind(r.store)
-	a.ctx, a.cancel = context.WithCancelCause(r.values)
-	a.ctx, a.stop = context.WithTimeoutCause(a.ctx, timeout, later.ErrTimeout)
-	a.executing, a.slot = true, true
-	a.leaseTimer = time.AfterFunc(time.Until(leaseEnds), func() { r.loseLease(a, "lease can no longer be shown to hold") })
-	a.abandonTimer = time.AfterFunc(addDuration(timeout, r.cfg.Grace), func() { r.abandon(a) })
-	r.attempts[c.Lease] = a
-	r.executing[a] = struct{}{}
-	r.busy++
-	r.running++
-	r.touched = true
-	r.shares.occupy(c.Queue, 1)
-	if a.suspect {
-		r.suspects++
-	}
-	// The handler gets a copy, so that nothing it does to it changes what is
-	// settled.
-	handed := *c
-	go call(a.ctx, a.handler, &handed, func(e ending) { r.finish(a, e) })
-	return true
-}
+// debug reports whether what is said of each job is wanted at all: the values
+// for it cost more than the job.
+func (r *run) debug() bool { return r.log.Enabled(context.Background(), slog.LevelDebug) }
 
 // addDuration is a + b without overflow.
 func addDuration(a, b time.Duration) time.Duration {
@@ -113,113 +102,90 @@ func addDuration(a, b time.Duration) time.Duration {
 	return a
 }
 
-// finish takes the result of a handler that has come to its end.
-func (r *run) finish(a *attempt, e ending) {
-	v := r.judge(a).safely(e)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a.executing = false
-	delete(r.executing, a)
-	a.endContext()
+// enlist notes an attempt. The lock is held.
+func (r *run) enlist(a *attempt) {
+	a.next = r.attempts
+	if a.next != nil {
+		a.next.prev = a
+	}
+	r.attempts = a
+	r.touched = true
+}
+
+// forget ends the attempt's stay in memory, but for a handler that still runs.
+// The lock is held.
+func (r *run) forget(a *attempt) {
+	if a.stage == queued {
+		r.shares.leave(a)
+	}
+	a.stage = over
+	// Not before its result is stored: the next one may kill the process.
 	r.endSuspect(a)
-	if a.abandoned {
-		r.abandoned--
+	if !a.executing {
+		r.unlist(a)
+	}
+}
+
+func (r *run) unlist(a *attempt) {
+	if a.prev != nil {
+		a.prev.next = a.next
 	} else {
-		r.running--
+		r.attempts = a.next
 	}
-	if a.stage == active {
-		r.log.Debug("job finished", a.attrs("outcome", v.settlement.Outcome)...)
-		r.toSettle(a, v)
-	} else {
-		r.log.Warn("late result of a handler ignored", a.attrs("outcome", v.settlement.Outcome)...)
+	if a.next != nil {
+		a.next.prev = a.prev
 	}
-	r.freeSlot(a)
+	a.prev, a.next = nil, nil
 }
 
-// safely is decide for errors whose methods panic.
-func (j judge) safely(e ending) (v verdict) {
-	defer func() {
-		if recover() == nil {
-			return
-		}
-		if e.panicked {
-			e.value = fmt.Sprintf("value of type %T, whose methods panic", e.value)
-		} else {
-			e.err = fmt.Errorf("error of type %T, whose methods panic", e.err)
-		}
-		v = j.decide(e)
-	}()
-	return j.decide(e)
-}
-
-func (r *run) judge(a *attempt) judge {
-	j := judge{claimed: a.claimed, worker: r.id.name, grace: r.cfg.Grace, now: a.now()}
-	if a.handler != nil {
-		j.backoff = a.handler.Config().Backoff
-	}
-	return j
-}
-
-// endContext releases what the attempt's context holds. The lock is held.
-func (a *attempt) endContext() {
-	if a.ctx == nil {
-		return
-	}
-	a.leaseTimer.Stop()
-	a.abandonTimer.Stop()
-	a.cancel(nil)
-	a.stop()
-}
-
-// freeSlot gives the attempt's slot to the next job, unless its handler or its
-// hooks still need it. The lock is held.
-func (r *run) freeSlot(a *attempt) {
-	if a.slot && !a.executing && !a.hooks {
-		a.slot = false
-		r.busy--
-		r.shares.occupy(a.claimed.Queue, -1)
-	}
-	r.poke()
+// unstarted ends a job that waits for a slot: its handler is never called. The
+// lock is held.
+func (r *run) unstarted(a *attempt, s later.Settlement) {
+	r.shares.leave(a)
+	s.Lease = a.lease()
+	r.toSettle(a, verdict{settlement: s})
 }
 
 // loseLease ends the context of a running job that others may run from now on.
+// A job that has not been started is not started any more. The lock is held.
 func (r *run) loseLease(a *attempt, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	// After DoneTx the job is in the hands of the handler's transaction, until
 	// a renewal shows that it was rolled back.
-	if a.stage != active || a.lost || a.claimed.SettledInTx() {
+	if a.stage != active && a.stage != queued || a.lost || a.claimed.SettledInTx() {
 		return
 	}
 	a.lost = true
 	r.counters.add(func(s *Stats) { s.LostLeases++ })
 	r.log.Warn(message, a.attrs()...)
+	if a.stage == queued {
+		// Accepted only if nobody else has taken it.
+		r.unstarted(a, later.Settlement{Outcome: later.OutcomeReleased})
+		return
+	}
 	r.interrupt(a, later.ErrLeaseLost)
 }
 
 // interrupt ends the context of a running job and gives its handler the grace
 // to return. The lock is held.
 func (r *run) interrupt(a *attempt, cause error) {
-	if a.ctx.Err() != nil {
+	now := time.Now()
+	if a.ctx.ended(now) != nil {
 		return // it has its cause and its grace already
 	}
-	a.cancel(cause)
-	a.abandonTimer.Reset(r.cfg.Grace)
+	a.ctx.end(cause, now)
+	a.abandonAt = now.Add(r.cfg.Grace)
+	r.alarmBy(a.abandonAt)
 }
 
-// abandon settles the attempt of a handler that does not return.
+// abandon settles the attempt of a handler that does not return. The lock is
+// held.
 func (r *run) abandon(a *attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if a.stage != active {
-		return
-	}
-	// Both timers of an attempt can be due at once after the process stood
-	// still; the context's own may come second.
-	cause := context.Cause(a.ctx)
+	now := time.Now()
+	cause := a.ctx.ended(now)
 	if cause == nil {
+		// After the process stood still the context's own timer may come second.
 		cause = later.ErrTimeout
-		a.cancel(cause)
+		a.ctx.end(cause, now)
 	}
 	r.log.Error("handler does not return, abandoned; its slot stays taken", a.attrs("err", cause)...)
 	a.abandoned = true
@@ -231,7 +197,6 @@ func (r *run) abandon(a *attempt) {
 	if r.abandoned >= r.cfg.Concurrency {
 		r.failLocked(ErrStuck)
 	}
-	r.poke()
 }
 
 // giveUp settles the attempt of a handler that still runs although its context

@@ -13,57 +13,13 @@ import (
 // would be too little of it left.
 func (r *run) claimBound() time.Duration { return min(10*time.Second, r.cfg.Lease/2) }
 
-// claimLoop claims as many jobs as slots are free, until the run stops.
+// claimLoop claims jobs until the run stops.
 func (r *run) claimLoop() {
-	poll := time.NewTimer(jitter(r.cfg.Poll))
-	defer poll.Stop()
-	for r.waitForClaim(poll) {
-		r.claim()
-	}
-}
-
-// waitForClaim returns true when a claim may find work for a free slot, and
-// false when there are to be no more claims. After a claim that came back full
-// it returns as soon as a slot is free; after one that did not, at the next
-// poll: an idle worker asks once in each Poll.
-func (r *run) waitForClaim(poll *time.Timer) bool {
-	for {
-		r.mu.Lock()
-		ready := r.free() > 0 && r.shares.anyMore()
-		stopping := r.stopping
-		// Abandoned handlers may never return, and have no results to wait for.
-		idle := !ready && r.busy-r.abandoned+r.hooking+r.waiting() == 0
-		if r.untilEmpty && idle && r.touched {
-			// Jobs may have made jobs, and a store may have passed over some.
-			r.touched, r.thorough = false, true
-			r.shares.refresh()
-			ready, idle = true, false
-		}
-		r.mu.Unlock()
-		if stopping {
-			return false
-		}
-		if ready {
-			return true
-		}
-		if r.untilEmpty && idle {
-			found, err := r.sweep()
-			if r.answered("sweep", err) && found == 0 {
-				r.endEmpty()
-				return false
-			}
-			continue
-		}
-		select {
-		case <-r.wakeClaim:
-		case <-poll.C:
-			poll.Reset(jitter(r.cfg.Poll))
-			r.mu.Lock()
-			r.shares.refresh()
-			r.mu.Unlock()
-		case <-r.stopped:
-			return false
-		}
+	w := r.newWaiter()
+	defer w.close()
+	for w.wait() {
+		found, ok := r.claim()
+		w.claimed(found, ok)
 	}
 }
 
@@ -76,30 +32,31 @@ func (r *run) endEmpty() {
 	r.stopLocked(soft, soft.Add(DrainReserve))
 }
 
-// claim asks the store once and starts what it gets.
-func (r *run) claim() {
+// claim asks the store once and starts what it gets. It returns how many jobs
+// that were, and whether the store has answered.
+func (r *run) claim() (found int, ok bool) {
 	r.mu.Lock()
-	limits := r.shares.divide(min(r.free(), r.claimLimit), r.cfg.Concurrency)
+	free := r.free()
+	limits := r.shares.divide(free, r.claimLimit, r.mayGoAhead())
+	asked := 0
 	for _, limit := range limits {
-		r.claiming += limit.Limit
+		asked += limit.Limit
 	}
+	r.claiming = min(asked, free)
 	thorough := r.thorough
 	r.mu.Unlock()
 	if len(limits) == 0 {
-		return
+		return 0, false
 	}
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.claiming = 0
-		wake(r.wakeSweep)
+		r.poke()
 	}()
 	req := later.ClaimRequest{
 		Queues: limits, Kinds: r.kinds, Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
-		Thorough: thorough,
-	}
-	for _, limit := range limits {
-		req.Limit += limit.Limit
+		Thorough: thorough, Limit: asked,
 	}
 	// The lease counts from before the statement was sent, and so ends here
 	// never later than in the database.
@@ -113,7 +70,7 @@ func (r *run) claim() {
 		r.unanswered = append(r.unanswered, unansweredClaim{req.Token, leaseEnds.Add(r.claimBound())})
 	}
 	if !r.answered("claim", err) {
-		return
+		return 0, false
 	}
 	r.counters.add(func(s *Stats) {
 		s.LastClaim = time.Now()
@@ -125,9 +82,8 @@ func (r *run) claim() {
 		r.thorough = false // every queue has been asked
 	}
 	r.mu.Unlock()
-	for _, c := range jobs {
-		r.take(&attempt{claimed: c, claimedAt: time.Now()}, leaseEnds)
-	}
+	r.take(jobs, leaseEnds, false)
+	return len(jobs), true
 }
 
 // unansweredClaim is a claim that failed: it may have been stored all the same,
@@ -156,7 +112,7 @@ func (r *run) adaptClaims(asked int, err, ended error) {
 	defer r.mu.Unlock()
 	switch {
 	case err == nil:
-		r.claimLimit = min(2*r.claimLimit, r.cfg.Concurrency)
+		r.claimLimit = min(2*r.claimLimit, r.cfg.Concurrency+maxAhead)
 	case errors.Is(ended, context.DeadlineExceeded):
 		r.claimLimit = max(1, asked/2)
 	}
@@ -188,28 +144,44 @@ func (r *run) answered(op string, err error) bool {
 	return false
 }
 
-// take does with a claimed job what is to be done with it: run it, end it, or
-// give it back.
-func (r *run) take(a *attempt, leaseEnds time.Time) {
-	a.worker = r.id.name
-	c := a.claimed
-	if c.Doom != later.DoomNone {
-		r.end(a, r.judge(a).doom())
-		return
+// take does with claimed jobs what is to be done with them: have them run, end
+// them, or give them back.
+func (r *run) take(jobs []*later.Claimed, leaseEnds time.Time, fromSweep bool) {
+	now := time.Now()
+	attempts := make([]*attempt, len(jobs))
+	for i, c := range jobs {
+		a := r.newAttempt(c, now, leaseEnds)
+		if attempts[i] = a; c.Doom != later.DoomNone {
+			a.verdict = r.judge(a).doom()
+			continue
+		}
+		a.suspect = fromSweep
+		if i > 0 && attempts[i-1].claimed.Kind == c.Kind {
+			a.handler = attempts[i-1].handler
+		} else {
+			a.handler = r.handlers.Lookup(c.Kind)
+		}
+		a.last = i == len(jobs)-1 || jobs[i+1].Queue != c.Queue
 	}
-	a.handler = r.handlers.Lookup(c.Kind)
-	if a.handler != nil && r.start(a, leaseEnds) {
-		return
-	}
-	// Claimed while the worker began to stop: nobody has seen it.
-	r.end(a, verdict{settlement: release(c.Lease)})
-}
-
-// end settles a claimed job without running it. It takes no slot.
-func (r *run) end(a *attempt, v verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.attempts[a.lease()] = a
-	r.touched = true
-	r.toSettle(a, v)
+	for _, a := range attempts {
+		r.enlist(a)
+		switch {
+		case a.claimed.Doom != later.DoomNone:
+			r.toSettle(a, a.verdict)
+		case r.stopping || a.handler == nil:
+			// Claimed while the worker began to stop: nobody has seen it.
+			r.toSettle(a, verdict{settlement: release(a.lease())})
+		case a.suspect || !r.shares.push(a):
+			// It never waits among others: for a suspect a slot is kept, and a
+			// queue that is not served has no share of them.
+			r.begin(a, now)
+			go r.serve(a)
+		}
+	}
+	if r.shares.inLine > 0 {
+		r.alarmBy(now.Add(giveBackAfter))
+	}
+	r.poke()
 }

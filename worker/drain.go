@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sort"
@@ -116,6 +115,7 @@ func (r *run) drain() error {
 	}
 	r.leave()
 	r.endOps()
+	r.endAlarm()
 	over := make(chan struct{})
 	go func() {
 		r.claims.Wait()
@@ -136,6 +136,14 @@ func (r *run) drain() error {
 		r.err = failure
 	}
 	return r.err
+}
+
+func (r *run) endAlarm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alarm != nil {
+		r.alarm.Stop()
+	}
 }
 
 // await waits until cond, which is called under the lock, holds, and returns
@@ -184,7 +192,7 @@ func (r *run) graceDeadline() time.Time {
 func (r *run) interruptAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range r.attempts {
+	for a := r.attempts; a != nil; a = a.next {
 		if a.stage == active {
 			r.log.Warn("job is interrupted, its worker stops", a.attrs()...)
 			r.interrupt(a, later.ErrShutdown)
@@ -197,14 +205,15 @@ func (r *run) interruptAll() {
 func (r *run) releaseAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range r.attempts {
+	now := time.Now()
+	for a, after := r.attempts, (*attempt)(nil); a != nil; a = after {
+		after = a.next
 		if a.stage != active {
 			continue
 		}
-		a.leaseTimer.Stop()
-		a.abandonTimer.Stop()
+		a.leaseEnds, a.abandonAt = time.Time{}, time.Time{}
 		r.log.Error("handler does not return, its job is left to others", a.attrs()...)
-		r.giveUp(a, context.Cause(a.ctx))
+		r.giveUp(a, a.ctx.ended(now))
 	}
 }
 
@@ -244,10 +253,10 @@ func (r *run) leftovers() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var left DrainError
-	for a := range r.executing {
-		left.Running = append(left.Running, LeftJob{ID: a.claimed.ID, Kind: a.claimed.Kind})
-	}
-	for _, a := range r.attempts {
+	for a := r.attempts; a != nil; a = a.next {
+		if a.executing {
+			left.Running = append(left.Running, LeftJob{ID: a.claimed.ID, Kind: a.claimed.Kind})
+		}
 		if a.stage == pending {
 			left.Unsettled = append(left.Unsettled, LeftJob{ID: a.claimed.ID, Kind: a.claimed.Kind})
 		}

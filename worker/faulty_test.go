@@ -16,6 +16,7 @@ import (
 // that remembers what it was asked.
 type faulty struct {
 	*memory.Store
+	unheard
 
 	mu     sync.Mutex
 	before func(op string, arg any) error // the operation does not happen
@@ -24,6 +25,12 @@ type faulty struct {
 	alter  func(c *later.Claimed) // what a claim returns
 	calls  []storeCall
 }
+
+// unheard hides the memory store's Watch: these tests are about what a worker
+// does that hears nothing. Two embedded methods of one name are none.
+type unheard struct{}
+
+func (unheard) Watch() {}
 
 type storeCall struct {
 	op  string
@@ -117,6 +124,14 @@ func (f *faulty) Claim(ctx context.Context, req later.ClaimRequest) (jobs []*lat
 		return nil, err
 	}
 	return jobs, nil
+}
+
+func (f *faulty) NextDue(ctx context.Context, queues, kinds []string) (in time.Duration, ok bool, err error) {
+	err = f.do(ctx, "next due", nil, func() (int, error) {
+		in, ok, err = f.Store.NextDue(ctx, queues, kinds)
+		return 0, err
+	})
+	return in, ok, err
 }
 
 func (f *faulty) Sweep(ctx context.Context, req later.SweepRequest) (jobs []*later.Claimed, err error) {

@@ -229,7 +229,7 @@ func (b *bed) beside() *bed {
 	return &other
 }
 
-var everything = []string{"check", "claim", "sweep", "settle", "renew", "cancel requests", "beat", "leave", "maintain"}
+var everything = []string{"check", "claim", "next due", "sweep", "settle", "renew", "cancel requests", "beat", "leave", "maintain"}
 
 // crash ends a worker as SIGKILL would: nothing of it reaches the store any
 // more.

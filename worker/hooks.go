@@ -25,6 +25,7 @@ func (r *run) told(a *attempt) {
 	r.hooking--
 	a.hooks = false
 	r.freeSlot(a)
+	r.poke()
 }
 
 // hook calls one hook, catches its panic, and stops waiting for it after

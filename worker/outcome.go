@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -45,7 +44,7 @@ type judge struct {
 	backoff later.Backoff
 	worker  string
 	grace   time.Duration
-	now     time.Time
+	now     time.Time // by the database's clock
 }
 
 // decide maps the end of a run to an outcome. It is the one place that does.
@@ -163,8 +162,8 @@ func (j judge) doom() verdict {
 		v.settlement.Outcome = later.OutcomeCancelled
 		v.settlement.Error = later.ErrCancelled.Error()
 	case later.DoomExpired:
-		v.settlement.Outcome = later.OutcomeExpired
-		v.settlement.Error = "expired at " + c.ExpiresAt.UTC().Format(time.RFC3339) + " while waiting"
+		v.settlement = expired(c)
+		v.settlement.Lease = c.Lease
 	default:
 		text := fmt.Sprintf("its workers were lost %d times in a row", c.Crashes)
 		if c.LostWorker != "" {
@@ -179,6 +178,14 @@ func (j judge) doom() verdict {
 		v.failure = j.failure(v.settlement, errors.New(text), "")
 	}
 	return v
+}
+
+// expired ends a job that is no longer worth running.
+func expired(c *later.Claimed) later.Settlement {
+	return later.Settlement{
+		Outcome: later.OutcomeExpired,
+		Error:   "expired at " + c.ExpiresAt.UTC().Format(time.RFC3339) + " while waiting",
+	}
 }
 
 func (j judge) failure(s later.Settlement, err error, stack string) *Failure {
@@ -212,24 +219,6 @@ func lostText(c *later.Claimed) string {
 // release is the settlement that gives a job back unfinished.
 func release(lease later.Lease) later.Settlement {
 	return later.Settlement{Lease: lease, Outcome: later.OutcomeReleased}
-}
-
-// call runs the handler of c and catches whatever it does. It calls end exactly
-// once, in the same goroutine, also when the handler ends that goroutine.
-func call(ctx context.Context, h *later.Handler, c *later.Claimed, end func(ending)) {
-	e := ending{exited: true}
-	defer func() {
-		if value := recover(); value != nil {
-			e = ending{panicked: true, value: value}
-		}
-		if e.panicked || e.exited {
-			e.stack = stack()
-		}
-		e.cause = context.Cause(ctx)
-		end(e)
-	}()
-	err := h.Run(ctx, c)
-	e = ending{err: err}
 }
 
 // stack is the stack of the deferred function that calls it, as far as it

@@ -19,10 +19,10 @@ func (r *run) renewLoop() {
 	}
 }
 
-// renew renews the leases of the jobs that run, and of those that have finished
-// and wait to be settled.
+// renew renews the leases of the jobs that run or wait for a slot, and of those
+// that have finished and wait to be settled.
 func (r *run) renew() bool {
-	leases, marks := r.renewable()
+	leases, attempts, marks := r.renewable()
 	if len(leases) == 0 {
 		return true
 	}
@@ -37,37 +37,42 @@ func (r *run) renew() bool {
 		return false
 	}
 	r.outages.works("renew")
-	not := make(map[later.Lease]bool, len(renewed.Lost)+len(renewed.Passed))
+	lost, passed := setOf(renewed.Lost), setOf(renewed.Passed)
 	hurry := false
-	for _, lease := range renewed.Passed {
-		not[lease] = true
-		// An open transaction of DoneTx is expected to lock its job's row.
-		if a := r.attempt(lease); a != nil && !a.claimed.SettledInTx() {
-			hurry = true
-		}
-	}
-	for _, lease := range renewed.Lost {
-		not[lease] = true
-		if a := r.attempt(lease); a != nil {
-			r.loseLease(a, "lease lost")
-		}
-	}
 	r.mu.Lock()
-	for _, lease := range leases {
-		a := r.attempts[lease]
-		if a == nil || not[lease] {
-			continue
-		}
-		// DoneTx locks the row until its transaction ends, and its commit takes
-		// the row away. What was renewed after the mark was rolled back.
-		a.claimed.ClearSettled(marks[lease])
-		if a.stage == active && !a.lost {
-			a.leaseTimer.Reset(time.Until(leaseEnds))
+	for i, a := range attempts {
+		switch {
+		case a.stage == over:
+		case lost[leases[i]]:
+			r.loseLease(a, "lease lost")
+		case passed[leases[i]]:
+			// An open transaction of DoneTx is expected to lock its job's row.
+			hurry = hurry || !a.claimed.SettledInTx()
+		default:
+			// DoneTx locks the row until its transaction ends, and its commit
+			// takes the row away. What was renewed after the mark was rolled back.
+			a.claimed.ClearSettled(marks[i])
+			if (a.stage == active || a.stage == queued) && !a.lost {
+				a.leaseEnds = leaseEnds
+				r.alarmBy(leaseEnds)
+			}
 		}
 	}
+	r.cancelJobs(attempts, renewed.Cancelled)
+	r.poke()
 	r.mu.Unlock()
-	r.cancelJobs(renewed.Cancelled)
 	return !hurry
+}
+
+func setOf(leases []later.Lease) map[later.Lease]bool {
+	if len(leases) == 0 {
+		return nil
+	}
+	set := make(map[later.Lease]bool, len(leases))
+	for _, lease := range leases {
+		set[lease] = true
+	}
+	return set
 }
 
 // renewBound is the longest that a renewal may take: with RenewEvery/5 between
@@ -76,46 +81,41 @@ func (r *run) renewBound() time.Duration {
 	return max(r.cfg.RenewEvery/2, min(r.cfg.RenewEvery, time.Second))
 }
 
-// renewable are the leases of the jobs that run and of those that have finished,
-// but for lost ones, and how often each was settled in a transaction up to now.
-// Whether such a transaction is open, committed or rolled back is what the
-// renewal shows: passed, lost or renewed.
-func (r *run) renewable() (leases []later.Lease, marks map[later.Lease]int64) {
+// renewable are the leases of the jobs that run or wait for a slot and of those
+// that have finished, but for lost ones, their attempts, and how often each was
+// settled in a transaction up to now. Whether such a transaction is open,
+// committed or rolled back is what the renewal shows: passed, lost or renewed.
+func (r *run) renewable() (leases []later.Lease, attempts []*attempt, marks []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	marks = map[later.Lease]int64{}
-	for lease, a := range r.attempts {
-		if a.stage == active && !a.lost || a.stage == pending {
-			leases = append(leases, lease)
-			marks[lease] = a.claimed.SettledMarks()
+	for a := r.attempts; a != nil; a = a.next {
+		if (a.stage == active || a.stage == queued) && !a.lost || a.stage == pending {
+			leases = append(leases, a.lease())
+			attempts = append(attempts, a)
+			marks = append(marks, a.claimed.SettledMarks())
 		}
 	}
-	return leases, marks
+	return leases, attempts, marks
 }
 
-// cancellable are the leases of the running jobs. Left out is what others may
-// hold by now: lost ones, and those in the hands of a handler's transaction.
-func (r *run) cancellable() []later.Lease {
+// cancellable are the leases of the jobs that run or wait for a slot. Left out
+// is what others may hold by now: lost ones, and those in the hands of a
+// handler's transaction.
+func (r *run) cancellable() (leases []later.Lease, attempts []*attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var leases []later.Lease
-	for lease, a := range r.attempts {
-		if a.stage == active && !a.lost && !a.claimed.SettledInTx() {
-			leases = append(leases, lease)
+	for a := r.attempts; a != nil; a = a.next {
+		if (a.stage == active || a.stage == queued) && !a.lost && !a.claimed.SettledInTx() {
+			leases = append(leases, a.lease())
+			attempts = append(attempts, a)
 		}
 	}
-	return leases
-}
-
-func (r *run) attempt(lease later.Lease) *attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.attempts[lease]
+	return leases, attempts
 }
 
 // watchCancels asks, while jobs run, whether somebody wants them cancelled.
 func (r *run) watchCancels() {
-	leases := r.cancellable()
+	leases, attempts := r.cancellable()
 	if len(leases) == 0 {
 		return
 	}
@@ -129,18 +129,29 @@ func (r *run) watchCancels() {
 		return
 	}
 	r.outages.works("cancel requests")
-	r.cancelJobs(cancelled)
-}
-
-func (r *run) cancelJobs(leases []later.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, lease := range leases {
-		a := r.attempts[lease]
-		if a == nil || a.stage != active || a.ctx.Err() != nil || a.claimed.SettledInTx() {
-			continue
+	r.cancelJobs(attempts, cancelled)
+	r.poke()
+}
+
+// cancelJobs does what operators want with those of the attempts whose leases
+// are named. The lock is held.
+func (r *run) cancelJobs(attempts []*attempt, leases []later.Lease) {
+	if len(leases) == 0 {
+		return
+	}
+	wanted := setOf(leases)
+	now := time.Now()
+	for _, a := range attempts {
+		switch {
+		case !wanted[a.lease()] || a.claimed.SettledInTx():
+		case a.stage == queued:
+			r.log.Info("job is cancelled", a.attrs()...)
+			r.unstarted(a, later.Settlement{Outcome: later.OutcomeCancelled, Error: later.ErrCancelled.Error()})
+		case a.stage == active && a.ctx.ended(now) == nil:
+			r.log.Info("job is cancelled", a.attrs()...)
+			r.interrupt(a, later.ErrCancelled)
 		}
-		r.log.Info("job is cancelled", a.attrs()...)
-		r.interrupt(a, later.ErrCancelled)
 	}
 }

@@ -58,9 +58,13 @@ type run struct {
 	empty    bool      // a Drain found no more work
 	lastErr  error     // of the latest claim, nil when it worked
 
-	attempts  map[later.Lease]*attempt // those that are not over
-	executing map[*attempt]struct{}    // those whose handlers have not returned
+	// attempts is a list of those that are not over, or whose handlers have not
+	// returned.
+	attempts  *attempt
 	shares    *shares
+	starting  bool // a goroutine for the next job is on its way
+	alarm     *time.Timer
+	alarmAt   time.Time
 	busy      int // slots taken: by handlers, and by hooks
 	claiming  int // slots that the claim under way may fill
 	reserved  int // slots kept for a suspect
@@ -70,6 +74,10 @@ type run struct {
 	hooking   int  // calls of hooks under way
 	touched   bool // a job was started since it was last looked at
 	thorough  bool // the next claim is to look at everything
+	// full says that the claim loop waits for a free slot, ownDue when the
+	// first of the jobs that this worker has put off is due.
+	full   bool
+	ownDue time.Time
 	// claimLimit is how many jobs a claim may ask for at the moment.
 	claimLimit int
 	// unanswered are claims that failed lately; the claim loop's own.
@@ -93,20 +101,27 @@ func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
 		stopped: make(chan struct{}), done: make(chan struct{}),
 		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1), wakeSuspect: make(chan struct{}, 1),
 		ordinary: backlog{wake: make(chan struct{}, 1)}, doubtful: backlog{wake: make(chan struct{}, 1)},
-		attempts: map[later.Lease]*attempt{}, executing: map[*attempt]struct{}{},
-		shares: newShares(w.cfg.Queues), claimLimit: w.cfg.Concurrency, sweepSize: sweepLimit, beatsOver: make(chan struct{}),
+		shares: newShares(w.cfg.Queues, w.cfg.Concurrency), claimLimit: w.cfg.Concurrency, sweepSize: sweepLimit, beatsOver: make(chan struct{}),
 	}
 	r.ops, r.endOps = context.WithCancel(values)
 	r.beats, r.endBeats = context.WithCancel(r.ops)
 	return r
 }
 
-// poke wakes the loops that wait for slots or for jobs to end. The lock need
-// not be held.
+// poke starts what may start, and wakes the loops for which there is something
+// to do. It is called after whatever ends or brings jobs; a loop is not woken
+// for each of them. The lock is held.
 func (r *run) poke() {
-	wake(r.wakeClaim)
-	wake(r.wakeSweep)
-	wake(r.wakeDrain)
+	r.dispatch()
+	if r.stopping || r.full && r.free() > 0 || r.wantsClaim() || r.untilEmpty && r.idle() {
+		wake(r.wakeClaim)
+	}
+	if r.reserved > 0 {
+		wake(r.wakeSweep)
+	}
+	if r.stopping {
+		wake(r.wakeDrain)
+	}
 }
 
 func wake(c chan struct{}) {
@@ -116,30 +131,29 @@ func wake(c chan struct{}) {
 	}
 }
 
-// free is how many jobs may be claimed. The lock is held.
-//
-// A finished job whose settle is under way has given its slot back, so that the
-// next claim overlaps with the settle; but results pile up in memory neither
-// when the store is slow (no more of them than there are slots) nor when it is
-// away (then each keeps its slot).
+// free is how many slots jobs may be claimed for: those that wait for one are
+// not counted here. The lock is held.
 func (r *run) free() int {
-	waiting := r.waiting()
-	if !r.outage {
-		waiting = max(0, waiting-r.cfg.Concurrency)
-	}
-	return max(0, r.cfg.Concurrency-r.busy-r.claiming-r.reserved-waiting)
+	return max(0, r.cfg.Concurrency-r.busy-r.claiming-r.reserved-r.surplus())
+}
+
+// mayGoAhead reports whether jobs may be claimed for which no slot is free. The
+// lock is held.
+func (r *run) mayGoAhead() bool { return !r.outage && r.surplus() == 0 }
+
+// wantsClaim reports whether a claim is worthwhile. The lock is held.
+func (r *run) wantsClaim() bool { return r.shares.wants(r.free(), r.mayGoAhead()) }
+
+// idle reports whether nothing runs or waits. Abandoned handlers may never
+// return, and have no results to wait for. The lock is held.
+func (r *run) idle() bool {
+	return r.busy-r.abandoned+r.hooking+r.waiting()+r.shares.inLine == 0
 }
 
 // op bounds one statement, so that a connection that hangs is given up in time
 // to try again within the lease.
 func (r *run) op(bound time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.ops, bound)
-}
-
-// forget ends the attempt's stay in memory. The lock is held.
-func (r *run) forget(a *attempt) {
-	a.stage = over
-	delete(r.attempts, a.lease())
 }
 
 // stop makes the run end: no more claims, running handlers interrupted at soft,
@@ -162,6 +176,11 @@ func (r *run) stopLocked(soft, hard time.Time) {
 		close(r.stopped)
 		wake(r.ordinary.wake)
 		wake(r.doubtful.wake)
+		for a := r.attempts; a != nil; a = a.next {
+			if a.stage == queued { // nobody has seen it
+				r.unstarted(a, later.Settlement{Outcome: later.OutcomeReleased})
+			}
+		}
 	}
 	r.poke()
 }

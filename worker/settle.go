@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/later-queue/later"
@@ -27,6 +28,7 @@ type backlog struct {
 	wake    chan struct{}
 	results []*attempt // oldest first
 	inHand  int        // taken from results for the settle that is under way
+	ids     map[int64]bool
 }
 
 // put adds results to the backlog that they belong to. Those that may hang, or
@@ -92,6 +94,9 @@ func (r *run) settlePause(b *backlog, d time.Duration, results bool) bool {
 	defer timer.Stop()
 	select {
 	case <-news:
+		// Short jobs that are about to end may come along: without this a settle
+		// of a single job would often be under way when the others end.
+		runtime.Gosched()
 	case <-timer.C:
 	case <-stopped:
 	case <-r.ops.Done():
@@ -107,8 +112,25 @@ func (r *run) nextBatch(b *backlog, now time.Time) (batch []*attempt, wait time.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait = time.Hour
+	if b.ids == nil {
+		b.ids = map[int64]bool{}
+	}
+	ids := b.ids
+	clear(ids)
+	if b == &r.ordinary {
+		// None of these has to wait, or to be settled alone.
+		n := 0
+		for ; n < min(len(b.results), maxBatch) && !ids[b.results[n].claimed.ID]; n++ {
+			ids[b.results[n].claimed.ID] = true
+		}
+		b.inHand = n
+		if n > 0 {
+			batch = b.results[:n:n]
+			b.results = b.results[n:]
+		}
+		return batch, wait
+	}
 	var rest []*attempt
-	ids := map[int64]bool{}
 	for _, a := range b.results {
 		due := a.retryAt.Sub(now)
 		if r.stopping && due > hurriedPause {
@@ -159,12 +181,12 @@ func (r *run) settle(b *backlog, batch []*attempt) bool {
 	}
 	r.outage = false
 	r.outages.works("settle")
-	isRefused := make(map[later.Lease]bool, len(refused))
-	for _, lease := range refused {
-		isRefused[lease] = true
+	isRefused := setOf(refused)
+	var t tally
+	for i, a := range batch {
+		t = r.settled(a, isRefused[a.lease()], t)
+		batch[i] = nil // its array may live on
 	}
-	for _, a := range batch {
-		r.settled(a, isRefused[a.lease()])
-	}
+	r.counters.addOutcomes(t)
 	return true
 }

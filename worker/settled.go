@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/later-queue/later"
 )
@@ -14,14 +15,14 @@ const findTries = 5
 const maxLogError = 500
 
 // settled ends an attempt that the store has accepted or refused. The lock is
-// held.
-func (r *run) settled(a *attempt, refused bool) {
+// held. What it counts goes into t.
+func (r *run) settled(a *attempt, refused bool, t tally) tally {
 	r.forget(a)
 	v := a.verdict
 	switch {
 	case refused && a.claimed.SettledInTx() && v.err == nil:
 		// What is expected: the handler's transaction has ended the job.
-		r.count(later.OutcomeDone)
+		t = t.add(later.OutcomeDone)
 		a.hooks = false
 	case refused && a.claimed.SettledInTx():
 		r.counters.add(func(s *Stats) { s.Unclear++ })
@@ -32,7 +33,9 @@ func (r *run) settled(a *attempt, refused bool) {
 		r.hooking++
 		a.hooks = true
 		go r.clearUp(a)
-		return
+		return t
+	case refused && a.lost && a.startedAt.IsZero():
+		// It has been said that the lease is lost, and there was no result.
 	case refused:
 		r.reportRefused(a)
 		a.hooks = false
@@ -41,18 +44,35 @@ func (r *run) settled(a *attempt, refused bool) {
 			r.log.Info("outcome stored at last", a.attrs()...)
 		}
 		r.stored(a)
+		r.expect(a.verdict.settlement)
+		t = t.add(a.verdict.settlement.Outcome)
 	}
 	if a.hooks {
 		r.hooking++
 		go r.tell(a)
-		return
+		return t
 	}
 	r.freeSlot(a)
+	return t
 }
 
-// stored counts an outcome that the store has, and logs a failed attempt.
+// expect notes when a job is due that this worker has put off, so that it is
+// claimed on time although the claim loop asked before. The lock is held.
+func (r *run) expect(s later.Settlement) {
+	if s.Outcome != later.OutcomeRetry && s.Outcome != later.OutcomeSnoozed {
+		return
+	}
+	due := time.Now().Add(s.Delay)
+	if r.ownDue.IsZero() || due.Before(r.ownDue) {
+		r.ownDue = due
+		if !r.untilEmpty {
+			wake(r.wakeClaim)
+		}
+	}
+}
+
+// stored logs a failed attempt that the store has.
 func (r *run) stored(a *attempt) {
-	r.count(a.verdict.settlement.Outcome)
 	f := a.verdict.failure
 	switch {
 	case f == nil:
@@ -71,6 +91,7 @@ func (r *run) clearUp(a *attempt) {
 	dead := r.findDead(a)
 	if dead {
 		r.stored(a)
+		r.counters.addOutcomes(tally{}.add(a.verdict.settlement.Outcome))
 		r.tell(a)
 		return
 	}
@@ -94,10 +115,6 @@ func (r *run) findDead(a *attempt) bool {
 			return false
 		}
 	}
-}
-
-func (r *run) count(outcome later.Outcome) {
-	r.counters.add(func(s *Stats) { s.Outcomes[outcome]++ })
 }
 
 func (r *run) reportRefused(a *attempt) {

@@ -2,10 +2,13 @@ package worker
 
 import "github.com/later-queue/later"
 
-// shares divides the slots between the queues. Its owner locks it.
+// shares divides the slots between the queues, and holds the jobs that were
+// claimed ahead. Its owner locks it.
 type shares struct {
 	queues []queueShare
 	byName map[string]int
+	slots  int
+	inLine int // jobs that wait for a slot, of all queues
 }
 
 type queueShare struct {
@@ -16,12 +19,16 @@ type queueShare struct {
 	// occupied counts the slots that jobs of this queue hold.
 	occupied int
 	// credit is the queue's place in the smooth weighted round robin that
-	// settles what rounding leaves open: who gets the only slot next.
-	credit float64
+	// settles what rounding leaves open: who gets the only slot next. turn is
+	// the same for starting what was claimed.
+	credit, turn float64
+	// line are the jobs that wait for a slot.
+	line line
+	pace pace
 }
 
-func newShares(queues []Queue) *shares {
-	s := &shares{byName: map[string]int{}}
+func newShares(queues []Queue, slots int) *shares {
+	s := &shares{byName: map[string]int{}, slots: slots}
 	for i, q := range queues {
 		s.queues = append(s.queues, queueShare{Queue: q, more: true})
 		s.byName[q.Name] = i
@@ -46,35 +53,91 @@ func (s *shares) anyMore() bool {
 	return false
 }
 
-// occupy changes how many slots the queue's jobs hold. A queue that is not
-// served (a store's mistake, or a job of the sweep) is nobody's share.
-func (s *shares) occupy(queue string, by int) {
+// find returns the queue of that name, or nil. A queue that is not served (a
+// store's mistake, or a job of the sweep) is nobody's share.
+func (s *shares) find(queue string) *queueShare {
+	if len(s.queues) == 1 && s.queues[0].Name == queue {
+		return &s.queues[0]
+	}
 	if i, ok := s.byName[queue]; ok {
-		s.queues[i].occupied += by
+		return &s.queues[i]
+	}
+	return nil
+}
+
+// occupy changes how many slots the queue's jobs hold.
+func (s *shares) occupy(queue string, by int) {
+	if q := s.find(queue); q != nil {
+		q.occupied += by
 	}
 }
 
-// divide gives each of the free slots to a queue that may have work: to one
-// that holds less than its part of all slots, in turn by shares. So every free
-// slot is offered to somebody (nothing is kept back for a queue that has no
-// work), and a queue that comes back gets the next slots until it has its part.
-func (s *shares) divide(free, slots int) []later.QueueLimit {
+// active is the sum of the shares of the queues that have work, as far as is
+// known.
+func (s *shares) active() int {
 	active := 0
-	for _, q := range s.queues {
-		if q.more {
+	for i := range s.queues {
+		if q := &s.queues[i]; q.more || q.line.n > 0 {
 			active += q.Share
 		}
 	}
-	if active == 0 || free <= 0 {
+	return active
+}
+
+// below reports whether the queue, with n more jobs than now, holds less than
+// its part, rounded up, of the slots.
+func (s *shares) below(q *queueShare, n, active int) bool {
+	return (q.occupied+n)*active < s.slots*q.Share
+}
+
+// ahead is how many jobs of the queue may wait for a slot.
+func (s *shares) ahead(q *queueShare, active int) int {
+	if q.pace.proven == 0 {
+		return 0
+	}
+	part := (s.slots*q.Share + active - 1) / active
+	return min(q.pace.ahead(part), (maxAhead*q.Share+active-1)/active)
+}
+
+// wants reports whether a claim is worthwhile: for a free slot, or because half
+// of the jobs that may wait are gone. Not sooner than half: else a claim would
+// follow each job. forAhead says that jobs may be claimed ahead at all.
+func (s *shares) wants(free int, forAhead bool) bool {
+	active := s.active()
+	forAhead = forAhead && s.inLine < maxAhead
+	for i := range s.queues {
+		q := &s.queues[i]
+		switch {
+		case !q.more:
+		case free > 0 && s.below(q, q.line.n, active):
+			return true
+		case forAhead:
+			if n := s.ahead(q, active); n > 0 && q.line.n <= n/2 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// divide says what a claim is to ask for, at most limit jobs in all. Each of the
+// free slots goes to a queue that may have work: to one that holds less than its
+// part of all slots, in turn by shares. So every free slot is offered to
+// somebody (nothing is kept back for a queue that has no work), and a queue that
+// comes back gets the next slots until it has its part. Then comes what each
+// queue may have waiting, if forAhead.
+func (s *shares) divide(free, limit int, forAhead bool) []later.QueueLimit {
+	active := s.active()
+	if active == 0 {
 		return nil
 	}
 	given := make([]int, len(s.queues))
-	for ; free > 0; free-- {
+	taken := make([]int, len(s.queues)) // slots for jobs that wait
+	for ; free > 0 && limit > 0; free-- {
 		best := -1
 		for i := range s.queues {
 			q := &s.queues[i]
-			// Below its part, rounded up, of the slots: occupied < slots·share/active.
-			if !q.more || (q.occupied+given[i])*active >= slots*q.Share {
+			if !q.more && q.line.n == taken[i] || !s.below(q, given[i]+taken[i], active) {
 				continue
 			}
 			q.credit += float64(q.Share) / float64(active)
@@ -88,26 +151,129 @@ func (s *shares) divide(free, slots int) []later.QueueLimit {
 			break
 		}
 		s.queues[best].credit--
+		if taken[best] < s.queues[best].line.n {
+			taken[best]++
+			continue
+		}
 		given[best]++
+		limit--
 	}
 	limits := make([]later.QueueLimit, 0, len(s.queues))
-	for i, n := range given {
-		if n > 0 {
-			limits = append(limits, later.QueueLimit{Queue: s.queues[i].Name, Limit: n})
+	room := min(limit, maxAhead-s.inLine)
+	for i := range s.queues {
+		q := &s.queues[i]
+		if forAhead && q.more {
+			n := max(0, min(room, s.ahead(q, active)-q.line.n+taken[i]))
+			given[i] += n
+			room -= n
+		}
+		if given[i] > 0 {
+			limits = append(limits, later.QueueLimit{Queue: q.Name, Limit: given[i]})
 		}
 	}
 	return limits
 }
 
-// learn takes from a claim's result which queues have no more work.
+// pick takes the job that is to have the next slot, nil if none of those that
+// wait may have it. A slot that belongs to a queue with work of its own waits
+// for the claim that asks for it; with lend it does not.
+func (s *shares) pick(lend bool) *attempt {
+	if s.inLine == 0 {
+		return nil
+	}
+	best := 0
+	if len(s.queues) > 1 {
+		best = s.nextTurn()
+	}
+	for i := 0; best < 0 && lend && i < len(s.queues); i++ {
+		if s.queues[i].line.n > 0 {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	a := s.queues[best].line.pop()
+	if a != nil {
+		s.inLine--
+	}
+	return a
+}
+
+// nextTurn is the queue whose job starts next, −1 if none may.
+func (s *shares) nextTurn() int {
+	active, best := s.active(), -1
+	for i := range s.queues {
+		q := &s.queues[i]
+		if q.line.n == 0 || !s.below(q, 0, active) {
+			continue
+		}
+		q.turn += float64(q.Share) / float64(active)
+		if best < 0 || q.turn > s.queues[best].turn {
+			best = i
+		}
+	}
+	if best >= 0 {
+		s.queues[best].turn--
+	}
+	return best
+}
+
+// push lets a job wait for a slot. It returns false when its queue is not
+// served.
+func (s *shares) push(a *attempt) bool {
+	q := s.find(a.claimed.Queue)
+	if q == nil {
+		return false
+	}
+	q.line.push(a)
+	s.inLine++
+	return true
+}
+
+// leave takes a job that waits out of its line.
+func (s *shares) leave(a *attempt) {
+	if a.line != nil {
+		a.line.leave(a)
+		s.inLine--
+	}
+}
+
+// proven is how many results may wait to be stored beyond one for each slot: as
+// many as jobs may be claimed ahead.
+func (s *shares) proven() int {
+	n := 0
+	for i := range s.queues {
+		n += s.queues[i].pace.proven
+	}
+	return min(n, maxAhead)
+}
+
+// learn takes from a claim's result which queues have no more work, and how big
+// their payloads are.
 func (s *shares) learn(asked []later.QueueLimit, got []*later.Claimed) {
-	count := map[string]int{}
+	count := make([]int, len(s.queues))
+	bytes := make([]int, len(s.queues))
 	for _, c := range got {
-		count[c.Queue]++
+		i := 0
+		if len(s.queues) > 1 {
+			i = s.byName[c.Queue]
+		}
+		count[i]++
+		bytes[i] += len(c.Payload)
 	}
 	for _, limit := range asked {
-		if i, ok := s.byName[limit.Queue]; ok && count[limit.Queue] < limit.Limit {
-			s.queues[i].more = false
+		i, ok := s.byName[limit.Queue]
+		if !ok {
+			continue
+		}
+		q := &s.queues[i]
+		if count[i] > 0 {
+			q.pace.bytes = bytes[i] / count[i]
+		}
+		if count[i] < limit.Limit {
+			q.more = false
+			q.pace.lull()
 		}
 	}
 }

@@ -15,6 +15,8 @@ type Stats struct {
 	Slots int
 	// Running counts the handlers that run, without abandoned ones.
 	Running int
+	// Waiting counts the jobs that were claimed ahead and wait for a slot.
+	Waiting int
 	// Abandoned counts the handlers that did not return in time and still hold
 	// their slots. More than a few call for a restart.
 	Abandoned int
@@ -35,8 +37,8 @@ type Stats struct {
 	// answer: that try may have been stored. It also counts handlers that failed
 	// after DoneTx when it is not known whether their transaction was committed.
 	Unclear int64
-	// LostLeases counts the running jobs whose lease was lost or could no
-	// longer be shown to hold.
+	// LostLeases counts the jobs, running or waiting for a slot, whose lease was
+	// lost or could no longer be shown to hold.
 	LostLeases int64
 	// AbandonedTotal counts all handlers that were ever abandoned.
 	AbandonedTotal int64
@@ -70,6 +72,33 @@ func (c *counters) add(change func(s *Stats)) {
 		c.s.Outcomes = map[later.Outcome]int64{}
 	}
 	change(&c.s)
+}
+
+// tally counts the outcomes of one settle, so that the counters are locked once
+// for all of them.
+type tally []outcomeCount
+
+type outcomeCount struct {
+	outcome later.Outcome
+	n       int64
+}
+
+func (t tally) add(outcome later.Outcome) tally {
+	for i := range t {
+		if t[i].outcome == outcome {
+			t[i].n++
+			return t
+		}
+	}
+	return append(t, outcomeCount{outcome, 1})
+}
+
+func (c *counters) addOutcomes(t tally) {
+	c.add(func(s *Stats) {
+		for _, o := range t {
+			s.Outcomes[o.outcome] += o.n
+		}
+	})
 }
 
 func (c *counters) snapshot() Stats {

@@ -109,7 +109,7 @@ func (r *run) sweep() (found int, err error) {
 func (r *run) isCrowded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.outage || r.waiting() > sweepLimit+r.cfg.Concurrency
+	return r.outage || r.waiting() > sweepLimit+r.resultsMost()
 }
 
 // isAway reports whether results cannot be stored at the moment.
@@ -164,9 +164,7 @@ func (r *run) sweepFor(suspect bool) (found int, err error) {
 		return 0, err
 	}
 	r.counters.add(func(s *Stats) { s.Claimed += int64(len(jobs)) })
-	for _, c := range jobs {
-		r.take(&attempt{claimed: c, claimedAt: time.Now(), suspect: c.Doom == later.DoomNone}, leaseEnds)
-	}
+	r.take(jobs, leaseEnds, true)
 	r.sweepFull = len(jobs) >= req.Limit
 	r.sweepSize = min(2*req.Limit, sweepLimit)
 	return len(jobs), nil

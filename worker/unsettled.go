@@ -55,6 +55,7 @@ func (r *run) settleFailed(batch []*attempt, err error, hung bool) bool {
 // inTxBound each time may do so a third of the time at most.
 func (r *run) tryLater(a *attempt) {
 	a.tries++
+	r.endSuspect(a) // this may go on for long
 	delay := retryBackoff.Delay(a.tries, nil)
 	if a.verdict.inTx {
 		delay = max(delay, 2*inTxBound)

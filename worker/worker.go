@@ -186,7 +186,7 @@ func (w *Worker) Stats() Stats {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		s.Running, s.Abandoned, s.Pending = r.running, r.abandoned, r.waiting()
+		s.Running, s.Waiting, s.Abandoned, s.Pending = r.running, r.shares.inLine, r.abandoned, r.waiting()
 	}
 	return s
 }

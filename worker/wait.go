@@ -1,0 +1,335 @@
+package worker
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/later-queue/later"
+)
+
+const (
+	// stillBusy is how long a worker has more to do than it has slots before it
+	// says that wake-ups are of no use. Chosen: saying so and taking it back are
+	// a statement each, which isolated short jobs must not cause.
+	stillBusy = 20 * time.Millisecond
+	// wakeSpacing is the most that is between two claims that follow wake-ups
+	// for nothing; the first follows at once, and the last is never left out.
+	// Chosen: ten empty claims a second do no harm.
+	wakeSpacing = 100 * time.Millisecond
+	// dueSpacing is the least between two questions of when the next job is due.
+	// A job that becomes due within it after the last question may start that
+	// much late. Chosen: nobody schedules to the hundredth of a second.
+	dueSpacing = 20 * time.Millisecond
+	// heardPolls is how much rarer a worker polls that hears wake-ups: with it,
+	// an idle worker asks the database less than once a second, all in all.
+	heardPolls = 2
+	// duePolls is in how many polls an idle worker asks once when the next job
+	// is due. It knows from the last time; what has come since then woke it or
+	// is found by a poll. Chosen for the same budget.
+	duePolls = 2
+)
+
+// waiter says when the next claim is to be made. Only the claim loop uses it.
+//
+// A worker that finds less than it has slots for waits for whichever comes
+// first: a wake-up, the moment the next job is due (of those that the store
+// names, and those that this worker has put off itself), and the poll, which
+// finds what the others miss. Before it waits it says so and asks once more, so
+// that nothing that is enqueued in between is missed.
+type waiter struct {
+	r     *run
+	timer *time.Timer
+
+	watch later.Watch // nil: the store has none
+	wakes <-chan struct{}
+	told  bool // the store knows that this worker waits
+	heard bool // and wakes it
+
+	pollAt    time.Time
+	polls     int
+	busySince time.Time // when there was more to do than slots; zero: not now
+
+	pending   bool // a wake-up has come that no claim has followed
+	useless   int  // how many in a row were for nothing
+	wakeAfter time.Time
+
+	due     time.Time // when the next job is due, zero if none is known
+	ask     bool      // that is to be asked
+	askedAt time.Time
+
+	why reason // of the claim that is made now
+}
+
+// reason is why a claim is made.
+type reason int
+
+const (
+	more reason = iota // there was more the last time
+	byWake
+	byDue
+	byPoll
+)
+
+func (r *run) newWaiter() *waiter {
+	w := &waiter{r: r, timer: time.NewTimer(time.Hour), ask: true, why: byPoll}
+	if waker, ok := r.store.(later.Waker); ok && !r.untilEmpty {
+		queues := make([]string, len(r.cfg.Queues))
+		for i, q := range r.cfg.Queues {
+			queues[i] = q.Name
+		}
+		w.watch = waker.Watch(r.id.name, queues)
+		w.wakes = w.watch.Wakes()
+	}
+	w.pollAt = time.Now().Add(jitter(r.cfg.Poll))
+	return w
+}
+
+// close ends the watch. Nobody wakes a worker that has stopped to claim, and the
+// drain does not wait for it.
+func (w *waiter) close() {
+	w.timer.Stop()
+	if w.watch != nil {
+		w.r.loops.Go(w.watch.Close)
+	}
+}
+
+// wait returns true when a claim may find work, and false when there are to be
+// no more claims. After a claim that came back full it returns as soon as
+// another is worthwhile.
+func (w *waiter) wait() bool {
+	r := w.r
+	for {
+		r.mu.Lock()
+		ready := r.wantsClaim()
+		stopping := r.stopping
+		idle := !ready && r.idle()
+		if r.untilEmpty && idle && r.touched {
+			// Jobs may have made jobs, and a store may have passed over some.
+			r.touched, r.thorough = false, true
+			r.shares.refresh()
+			ready, idle = true, false
+		}
+		free := r.free() > 0
+		known := r.shares.anyMore()
+		r.full = !free
+		r.mu.Unlock()
+		if stopping {
+			return false
+		}
+		if ready {
+			w.sayBusy()
+			return true
+		}
+		if r.untilEmpty && idle {
+			found, err := r.sweep()
+			if r.answered("sweep", err) && found == 0 {
+				r.endEmpty()
+				return false
+			}
+			continue
+		}
+		if free && !known && w.settleDown() {
+			continue
+		}
+		if !w.sleep(free && !known) {
+			return false
+		}
+	}
+}
+
+// settleDown does what comes before the sleep of a worker that has free slots
+// and has found nothing for them. It returns true when it is to look again.
+func (w *waiter) settleDown() bool {
+	w.busySince = time.Time{}
+	if w.r.untilEmpty {
+		return false
+	}
+	if w.watch != nil && !w.told && w.say() {
+		w.refresh(w.why)
+		return true
+	}
+	if w.ask && !time.Now().Before(w.askedAt.Add(dueSpacing)) {
+		w.askDue()
+	}
+	return false
+}
+
+// say tells the store that this worker waits. It returns false when the store
+// could not be told: then the next poll tries again.
+func (w *waiter) say() bool {
+	ctx, cancel := w.r.op(w.r.claimBound())
+	defer cancel()
+	heard, err := w.watch.Waiting(ctx)
+	w.told, w.heard = err == nil, err == nil && heard
+	if err == nil {
+		w.r.outages.works("wait")
+	} else if w.r.ops.Err() == nil {
+		w.r.outages.fail("wait", err)
+	}
+	return w.told
+}
+
+// sayBusy tells the store that wake-ups are of no use, after that has been so
+// for a while.
+func (w *waiter) sayBusy() {
+	if w.told && !w.busySince.IsZero() && time.Since(w.busySince) >= stillBusy {
+		w.told = false
+		w.watch.Busy()
+	}
+}
+
+// askDue asks when the next job is due.
+func (w *waiter) askDue() {
+	r := w.r
+	queues := make([]string, len(r.cfg.Queues))
+	for i, q := range r.cfg.Queues {
+		queues[i] = q.Name
+	}
+	ctx, cancel := r.op(r.claimBound())
+	defer cancel()
+	in, ok, err := r.store.NextDue(ctx, queues, r.kinds)
+	w.ask, w.askedAt, w.due = false, time.Now(), time.Time{}
+	switch {
+	case err == nil:
+		r.outages.works("next due")
+	case r.ops.Err() == nil:
+		r.outages.fail("next due", err)
+	}
+	if err == nil && ok {
+		// From the answer on, not from the question: a claim must not come
+		// before the job is due.
+		w.due = w.askedAt.Add(in)
+	}
+}
+
+// claimed learns from a claim.
+func (w *waiter) claimed(found int, ok bool) {
+	if !ok {
+		return
+	}
+	now := time.Now()
+	why := w.why
+	w.why = more
+	if found > 0 {
+		w.useless, w.wakeAfter = 0, time.Time{}
+		if w.busySince.IsZero() {
+			w.busySince = now
+		}
+	}
+	switch why {
+	case more:
+		return
+	case byWake:
+		if found == 0 {
+			// 6, 12, 25, 50 and then 100 ms, each by up to half less: many
+			// workers may have had the same wake-up.
+			w.useless++
+			space := wakeSpacing >> max(0, 5-w.useless)
+			w.wakeAfter = now.Add(space - time.Duration(rand.Float64()*float64(space)/2))
+		}
+		w.ask = true
+	case byDue:
+		w.ask = true
+	}
+	w.ask = w.ask || found > 0
+	w.pollAt = now.Add(w.pollEvery()) // all queues have been asked
+}
+
+func (w *waiter) pollEvery() time.Duration {
+	if w.heard {
+		return jitter(heardPolls * w.r.cfg.Poll)
+	}
+	return jitter(w.r.cfg.Poll)
+}
+
+// refresh has all queues asked again.
+func (w *waiter) refresh(why reason) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.shares.refresh()
+	w.why = why
+}
+
+// sleep waits until there may be something to do. It returns false when the run
+// was stopped.
+func (w *waiter) sleep(idle bool) bool {
+	r := w.r
+	until := w.pollAt
+	sooner := func(t time.Time) {
+		if !t.IsZero() && t.Before(until) {
+			until = t
+		}
+	}
+	r.mu.Lock()
+	own := r.ownDue
+	r.mu.Unlock()
+	wakes := w.wakes
+	if r.untilEmpty {
+		own = time.Time{}
+	} else {
+		sooner(own)
+		sooner(w.due)
+	}
+	switch {
+	case !idle:
+		wakes = nil
+		if w.told && !w.busySince.IsZero() {
+			sooner(w.busySince.Add(stillBusy))
+		}
+	case w.pending:
+		wakes = nil
+		sooner(w.wakeAfter)
+	}
+	if idle && w.ask && !r.untilEmpty {
+		sooner(w.askedAt.Add(dueSpacing))
+	}
+	w.timer.Reset(time.Until(until))
+	select {
+	case <-r.wakeClaim:
+		// Short jobs that are about to end may come along: without this a claim
+		// for a single slot would often be under way when the others end.
+		runtime.Gosched()
+		return true
+	case <-wakes:
+		w.pending = true
+	case <-w.timer.C:
+	case <-r.stopped:
+		return false
+	}
+	w.act(time.Now(), idle, own)
+	return true
+}
+
+// act does what the end of a sleep calls for.
+func (w *waiter) act(now time.Time, idle bool, own time.Time) {
+	passed := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	if w.pending && !now.Before(w.wakeAfter) {
+		w.pending = false
+		w.refresh(byWake)
+	}
+	if passed(own) || passed(w.due) {
+		w.r.mu.Lock()
+		if passed(w.r.ownDue) {
+			w.r.ownDue = time.Time{}
+		}
+		w.r.mu.Unlock()
+		if passed(w.due) {
+			w.due = time.Time{}
+		}
+		w.refresh(byDue)
+	}
+	if passed(w.pollAt) {
+		w.pollAt = now.Add(w.pollEvery())
+		if w.polls++; w.polls%duePolls == 0 {
+			w.ask = true
+		}
+		if w.watch != nil && idle {
+			w.say()
+		}
+		w.refresh(byPoll)
+	}
+	if !idle {
+		w.sayBusy()
+	}
+}
