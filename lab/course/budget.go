@@ -12,10 +12,10 @@ import (
 )
 
 // Budget measures what a job costs the server in a state of the tables: the table is
-// filled with FillJobs of the kind Fill, Warm+Jobs ordinary jobs are enqueued (unless
-// those of Fill are due themselves), and the cost is that of Jobs jobs after Warm
-// others were done by the same workers. With Hold a transaction holds the snapshot of
-// the start, so Warm jobs have been done under it.
+// filled with FillJobs of the kind Fill, and Warm+Jobs ordinary jobs are enqueued, unless
+// those of Fill are due themselves. The cost is that of the jobs after the first Warm
+// ones, by the same workers, until they have stopped in good order. With Hold a
+// transaction holds the snapshot of the start, so Warm jobs have been done under it.
 func Budget(ctx context.Context, t *Track, r *data.Round) (err error) {
 	if err := t.setup(ctx); err != nil {
 		return err
@@ -27,50 +27,65 @@ func Budget(ctx context.Context, t *Track, r *data.Round) (err error) {
 		}
 		defer func() { err = errors.Join(err, release()) }()
 	}
-	if t.Fill != "" {
-		if _, err := t.Launcher.Call(ctx, "fill", t.Fill, fmt.Sprint(t.FillJobs)); err != nil {
-			return err
-		}
-	}
-	if t.Fill == "" || t.Fill == "scheduled" {
-		if err := t.enqueue(ctx, t.Warm+t.Jobs, r); err != nil {
-			return err
-		}
+	if err := t.fill(ctx, r); err != nil {
+		return err
 	}
 	if err := t.Server.Tidy(ctx, t.Launcher.Env.URL); err != nil {
-		return err
-	}
-	r.Backlog = max(t.FillJobs, t.Warm+t.Jobs)
-
-	crew, err := t.Launcher.StartCrew(ctx, "drain", noArgs)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, crew.Stop()) }()
-	// Some are done before the first figure is read, so that a start is not in it.
-	if err := t.reach(ctx, crew, max(t.Warm, 1)); err != nil {
 		return err
 	}
 	before, err := t.read(ctx)
 	if err != nil {
 		return err
 	}
-	from, fromAt := crew.Progress()
-	if err := t.reach(ctx, crew, t.Warm+t.Jobs*9/10); err != nil {
+	crew, err := t.Launcher.StartCrew(ctx, "drain", noArgs)
+	if err != nil {
+		return err
+	}
+	from, fromAt := int64(0), crew.ReadyAt()
+	if t.Warm > 0 {
+		err = t.reach(ctx, crew, t.Warm)
+		if err == nil {
+			before, err = t.peek(ctx)
+		}
+		from, fromAt = crew.Progress()
+	}
+	if err == nil {
+		err = t.reach(ctx, crew, t.Warm+t.Jobs)
+	}
+	to, toAt := crew.Progress()
+	if err := errors.Join(err, crew.Stop()); err != nil {
 		return err
 	}
 	after, err := t.read(ctx)
 	if err != nil {
 		return err
 	}
-	to, toAt := crew.Progress()
-	r.Jobs, r.Seconds = to-from, toAt.Sub(fromAt).Seconds()
-	if r.Seconds > 0 {
-		r.Rate = float64(r.Jobs) / r.Seconds
+	if r.Seconds = toAt.Sub(fromAt).Seconds(); r.Seconds > 0 {
+		r.Rate = float64(to-from) / r.Seconds
 	}
-	used := after.Since(before)
-	r.ServerCPU = per(micros(used.CPU), r.Jobs)
-	r.WALBytes = per(float64(used.WAL), r.Jobs)
+	handled, _ := crew.Progress() // those that ended while the workers stopped cost too
+	r.Jobs = handled - from
+	charge(r, after.Since(before), r.Jobs)
+	if t.Warm > 0 {
+		// What was counted while connections were open is up to a second old.
+		r.Commits, r.TuplesInserted, r.TuplesUpdated, r.TuplesDeleted = 0, 0, 0, 0
+	}
+	r.MaxMemoryBytes = crew.Memory()
+	return nil
+}
+
+// fill brings the tables into the state that is asked for.
+func (t *Track) fill(ctx context.Context, r *data.Round) error {
+	r.Backlog = t.Warm + t.Jobs
+	if t.Fill != "" {
+		if _, err := t.Launcher.Call(ctx, "fill", t.Fill, fmt.Sprint(t.FillJobs)); err != nil {
+			return err
+		}
+		r.Backlog = max(r.Backlog, t.FillJobs)
+	}
+	if t.Fill == "" || t.Fill == "scheduled" {
+		return t.enqueue(ctx, t.Warm+t.Jobs, r)
+	}
 	return nil
 }
 

@@ -40,8 +40,18 @@ func (t *Track) setup(ctx context.Context) error {
 	return err
 }
 
-// read returns what the server has used so far.
+// read returns what the server has used so far, when no process of the contender runs.
 func (t *Track) read(ctx context.Context) (server.Usage, error) {
+	if q, ok := t.Server.(server.Quieter); ok {
+		if err := q.Quiet(ctx, t.Launcher.Env.URL); err != nil {
+			return server.Usage{}, err
+		}
+	}
+	return t.peek(ctx)
+}
+
+// peek is read while the contender works.
+func (t *Track) peek(ctx context.Context) (server.Usage, error) {
 	return t.Server.Read(ctx, t.Launcher.Env.URL)
 }
 

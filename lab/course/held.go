@@ -74,7 +74,7 @@ func startSampler(ctx context.Context, t *Track, crew *drive.Crew, start time.Ti
 		defer close(s.ended)
 		tick := time.NewTicker(time.Duration(step * float64(time.Second)))
 		defer tick.Stop()
-		last, err := t.read(ctx)
+		last, err := t.peek(ctx)
 		lastDone, _ := crew.Progress()
 		for err == nil {
 			select {
@@ -83,7 +83,7 @@ func startSampler(ctx context.Context, t *Track, crew *drive.Crew, start time.Ti
 			case <-tick.C:
 			}
 			var now server.Usage
-			now, err = t.read(ctx)
+			now, err = t.peek(ctx)
 			done, _ := crew.Progress()
 			if done > lastDone {
 				cpu := per(micros(now.CPU-last.CPU), done-lastDone)

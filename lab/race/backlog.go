@@ -1,7 +1,6 @@
 package race
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/later-queue/later/lab/course"
@@ -31,7 +30,7 @@ func withBacklogs(most int64, l Lane) []Lane {
 	var all []Lane
 	for n := int64(1_000); n <= most; n *= 10 {
 		l.Jobs = n
-		l.Condition = fmt.Sprintf("%d ready", n)
+		l.Backlog = true
 		// The small ones are small enough for trying, and a curve needs its beginning.
 		l.Whole = n <= 100_000
 		all = append(all, l)

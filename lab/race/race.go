@@ -4,6 +4,7 @@ package race
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/later-queue/later/lab/course"
@@ -48,6 +49,8 @@ type Lane struct {
 	Processes int // 0 is 1
 	Jobs      int64
 	Condition string
+	// Backlog says that the lane is about its number of Jobs: that is its Condition.
+	Backlog bool
 	// Note is for the reader of the results.
 	Note string
 
@@ -110,20 +113,35 @@ func (r Race) scaled(part float64) Race {
 		} else if l.Jobs == 0 {
 			l.Jobs = r.Jobs
 		}
+		if l.Backlog {
+			l.Condition = fmt.Sprintf("%d ready", l.Jobs)
+		}
 		lanes[i] = l
 	}
-	r.Lanes, r.Jobs = lanes, scale(r.Jobs)
+	r.Lanes, r.Jobs = distinct(lanes), scale(r.Jobs)
 	return r
+}
+
+// distinct leaves out lanes that have become the same.
+func distinct(lanes []Lane) []Lane {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(lanes, func(l Lane) bool {
+		again := seen[l.String()]
+		seen[l.String()] = true
+		return again
+	})
 }
 
 // sized returns the race in the size that is asked for.
 func (r Race) sized(o Options) Race {
+	part := 1.0
 	switch {
 	case o.Jobs > 0 && r.Jobs > 0:
-		r = r.scaled(float64(o.Jobs) / float64(r.Jobs))
+		part = float64(o.Jobs) / float64(r.Jobs)
 	case o.Quick && r.Quick > 1:
-		r = r.scaled(1 / float64(r.Quick))
+		part = 1 / float64(r.Quick)
 	}
+	r = r.scaled(part)
 	if o.Quick {
 		r.Rounds = 1
 		if r.QuickSeconds > 0 {

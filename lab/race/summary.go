@@ -33,7 +33,8 @@ func Summarize(w io.Writer, race *data.Race) error {
 		groups[k] = append(groups[k], r)
 	}
 	slices.SortStableFunc(order, func(a, b laneKey) int {
-		return cmp.Or(cmp.Compare(a.contender, b.contender), cmp.Compare(a.settings, b.settings), cmp.Compare(a.processes, b.processes))
+		return cmp.Or(cmp.Compare(a.contender, b.contender), cmp.Compare(a.settings, b.settings), cmp.Compare(a.processes, b.processes),
+			cmp.Compare(groups[a][0].Backlog, groups[b][0].Backlog))
 	})
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "contender\tjobs/s\tlowest–highest\tp50 ms\tp99 ms\tserver CPU µs/job\tWAL B/job\tcommits/job\tclient CPU µs/job\tMiB\t")
@@ -56,8 +57,12 @@ func Summarize(w io.Writer, race *data.Race) error {
 		}
 		rates := of(func(r data.Round) float64 { return r.Rate })
 		low, high := data.Spread(rates)
-		fmt.Fprintf(t, "%s\t%s\t%s–%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name,
-			figure(data.Median(rates), 0), figure(low, 0), figure(high, 0),
+		spread := figure(0, 0)
+		if high > 0 {
+			spread = figure(low, 0) + "–" + figure(high, 0)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name,
+			figure(data.Median(rates), 0), spread,
 			figure(data.Median(of(func(r data.Round) float64 { return r.P50 / 1e3 })), 2),
 			figure(data.Median(of(func(r data.Round) float64 { return r.P99 / 1e3 })), 2),
 			figure(data.Median(of(func(r data.Round) float64 { return r.ServerCPU })), 1),

@@ -152,6 +152,34 @@ func (p *Postgres) Read(ctx context.Context, url string) (Usage, error) {
 	return u, err
 }
 
+// holder is the application_name of those that hold a snapshot.
+const holder = "lab-holder"
+
+const connected = `
+select count(*) from pg_stat_activity
+where datname = $1 and backend_type = 'client backend' and application_name <> '` + holder + `'`
+
+// Quiet implements Quieter. A backend hands over its counts before it leaves
+// pg_stat_activity, so what has left has been counted.
+func (p *Postgres) Quiet(ctx context.Context, url string) error {
+	name, err := databaseOf(url)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("connections are left open"))
+	defer cancel()
+	for {
+		var n int
+		if err := p.admin.QueryRow(ctx, connected, name).Scan(&n); err != nil {
+			return fmt.Errorf("wait for the end of connections to %s: %w", name, errors.Join(err, context.Cause(ctx)))
+		}
+		if n == 0 {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // Close implements Server.
 func (p *Postgres) Close() error {
 	if p.admin != nil {
@@ -172,7 +200,12 @@ func databaseOf(address string) (string, error) {
 // moment at which Hold returns, for as long as until release is called. While it is
 // open, vacuum may not remove what is deleted after that moment.
 func Hold(ctx context.Context, url string) (release func() error, err error) {
-	conn, err := pgx.Connect(ctx, url)
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	cfg.RuntimeParams["application_name"] = holder
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("hold a snapshot: %w", err)
 	}

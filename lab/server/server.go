@@ -26,6 +26,14 @@ type Server interface {
 	Close() error
 }
 
+// Quieter is a server whose counts are complete only after the connections that made
+// them have ended.
+type Quieter interface {
+	// Quiet waits until nobody is connected to the database any more, except those
+	// that hold a snapshot (see Hold).
+	Quiet(ctx context.Context, url string) error
+}
+
 // Usage is what a server has used.
 type Usage struct {
 	CPU                        time.Duration // of all processes, ended ones included
