@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -153,6 +154,33 @@ func TestSettleManyWhenFull(t *testing.T) {
 	settleDone(t, s, list)
 	if got := count(t, s, `select count(*) from later_job_log`); got != 600 {
 		t.Errorf("%d log rows, want 600", got)
+	}
+}
+
+// A full disk may make SQLite roll back the whole transaction; then, too, an
+// operation gets its second try.
+func TestFullThatRollsBack(t *testing.T) {
+	s, _ := openFile(t)
+	var tries []bool
+	onWriter(t, s, func(tx *writeTx) error {
+		tries = append(tries, tx.frugal)
+		if tx.frugal {
+			return nil
+		}
+		if err := tx.script("pragma max_page_count = 1"); err != nil { // sets it to what there is
+			return err
+		}
+		_, full := tx.exec(`insert into later_job (kind, payload) values ('work', '"' || printf('%*c', 100000, 'x') || '"')`)
+		if !isFull(full) {
+			return fmt.Errorf("a job that does not fit: %w", full)
+		}
+		if err := tx.control("release operation"); err == nil {
+			return errors.New("SQLite has not rolled back the transaction")
+		}
+		return full
+	})
+	if fmt.Sprint(tries) != "[false true]" {
+		t.Errorf("tries, frugal or not: %v, want first one that is not, and then one that is", tries)
 	}
 }
 

@@ -207,6 +207,7 @@ func TestWatchOfThisProcess(t *testing.T) {
 	t.Run("who is busy is not woken, until it waits again", func(t *testing.T) {
 		s := openMemory(t)
 		w := waitingFor(t, s)
+		waitingFor(t, s) // another worker, which goes on waiting
 		w.Busy()
 		w.Busy()
 		enqueue(t, s, later.Options{})
@@ -342,6 +343,14 @@ func TestWatchEnds(t *testing.T) {
 		}
 		wokenSoon(t, again)
 		again.Close()
+		if s.watches.stop != nil {
+			t.Error("the file is still looked at after the last Close")
+		}
+		select {
+		case <-s.watches.ended:
+		default:
+			t.Error("Close returned before the last look had ended")
+		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
