@@ -45,6 +45,8 @@ type waiter struct {
 	wakes <-chan struct{}
 	told  bool // the store knows that this worker waits
 	heard bool // and wakes it
+	// sayAfter is when it is tried to tell it again after that failed.
+	sayAfter time.Time
 
 	pollAt    time.Time
 	polls     int
@@ -145,7 +147,7 @@ func (w *waiter) settleDown() bool {
 	if w.r.untilEmpty {
 		return false
 	}
-	if w.watch != nil && !w.told && w.say() {
+	if w.watch != nil && !w.told && !time.Now().Before(w.sayAfter) && w.say() {
 		w.refresh(w.why)
 		return true
 	}
@@ -166,6 +168,7 @@ func (w *waiter) say() bool {
 		w.r.outages.works("wait")
 	} else if w.r.ops.Err() == nil {
 		w.r.outages.fail("wait", err)
+		w.sayAfter = time.Now().Add(w.r.cfg.Poll)
 	}
 	return w.told
 }
@@ -237,7 +240,7 @@ func (w *waiter) claimed(found int, ok bool) {
 }
 
 func (w *waiter) pollEvery() time.Duration {
-	if w.heard {
+	if w.told && w.heard {
 		return jitter(heardPolls * w.r.cfg.Poll)
 	}
 	return jitter(w.r.cfg.Poll)
@@ -324,7 +327,7 @@ func (w *waiter) act(now time.Time, idle bool, own time.Time) {
 		if w.polls++; w.polls%duePolls == 0 {
 			w.ask = true
 		}
-		if w.watch != nil && idle {
+		if w.watch != nil && idle && !now.Before(w.sayAfter) {
 			w.say()
 		}
 		w.refresh(byPoll)
