@@ -6,6 +6,8 @@ SHELL := /bin/sh
 
 # How long `make fuzz` searches with each fuzz target.
 FUZZTIME ?= 10s
+# What `make race` runs: names of races and flags of `lab race`; empty is everything.
+RACE ?=
 # How much `make chaos` does to each store.
 CHAOS ?= --jobs 200000 --kills 200 --restarts 20 --spread 7m --workers 4
 
@@ -24,7 +26,7 @@ test: bin/run bin/gotest ## all tests, with the race detector, against real data
 	bin/run -- bin/gotest -race -count=1 -timeout 30m ./...
 
 .PHONY: check
-check: bin/staticcheck ## formatting, go vet, staticcheck, and the build of every module
+check: bin/staticcheck ## formatting, go vet, staticcheck, the build of every module, the lab's own tests
 	./script/check
 
 .PHONY: fuzz
@@ -38,6 +40,17 @@ chaos: ## kill workers and databases at random, then check the history (half an 
 	go run ./chaos --store postgres $(CHAOS)
 	go run ./chaos --store sqlite $(CHAOS)
 
+.PHONY: race
+race: bin/lab ## race Later against other queues, write docs/benchmarks.md (hours; RACE="drain steady --rounds 3")
+	./script/install-race
+	cd lab && ../bin/lab race $(RACE)
+	cd lab && ../bin/lab report
+
+.PHONY: racequick
+racequick: bin/lab ## try all races at small sizes, for half an hour: the figures are worth nothing
+	./script/install-race
+	cd lab && ../bin/lab race --quick --seconds 5 $(RACE)
+
 .PHONY: docs
 docs: ## write docs/cli.md anew from the help texts of the command
 	go run ./cmd/later docs > docs/cli.md.new
@@ -48,10 +61,12 @@ clean: ## remove what the other targets built
 	rm -rf bin
 
 # Go decides what is out of date: these always run, and are quick when nothing changed.
-.PHONY: bin/run bin/gotest bin/staticcheck
+.PHONY: bin/run bin/gotest bin/staticcheck bin/lab
 bin/run:
 	@go build -o $@ ./internal/testdb/run
 bin/gotest:
 	@go build -o $@ ./internal/gotest
 bin/staticcheck:
 	@go -C tools build -o ../$@ honnef.co/go/tools/cmd/staticcheck
+bin/lab:
+	@go -C lab build -o ../$@ .

@@ -77,7 +77,7 @@ func (m *Meeting) Run(ctx context.Context, race Race) error {
 	m.say("%s: %d lanes, %d rounds, %v at most", race.Name, len(race.Lanes), race.Rounds, race.atMost())
 	result := &data.Race{
 		Race: race.Name, About: race.About, Machine: machine(), When: time.Now().UTC(),
-		Commit: commit(m.options.Root), Quick: m.options.Quick || m.options.Jobs > 0,
+		Commit: commit(m.options.Root), Quick: m.options.Quick || m.options.Jobs > 0 || m.options.Seconds > 0,
 		Command: "go run . " + strings.Join(os.Args[1:], " "),
 		Servers: map[string]map[string]string{}, Contenders: map[string]data.Contender{},
 	}
