@@ -137,11 +137,11 @@ func Build(args Args, opts Options) (NewJob, error) {
 	if err := job.check(); err != nil {
 		return NewJob{}, err
 	}
-	payload, err := encodePayload(args)
+	payload, valid, err := encodePayload(args)
 	if err != nil {
 		return NewJob{}, err
 	}
-	if err := CheckPayload(payload); err != nil {
+	if err := checkPayload(payload, valid); err != nil {
 		return NewJob{}, err
 	}
 	job.Payload = payload

@@ -31,7 +31,11 @@ const (
 // lone surrogate occurs, and whose numbers fit into a float64's range (integers
 // of any length are kept as written). Repeated keys are kept as they are.
 // Otherwise the error is a [FieldError] that names the place.
-func CheckPayload(payload []byte) error {
+func CheckPayload(payload []byte) error { return checkPayload(payload, false) }
+
+// checkPayload is [CheckPayload]; valid says that payload is known to be valid JSON, and
+// spares a third of the time that a [Build] takes.
+func checkPayload(payload []byte, valid bool) error {
 	fault := func(path, reason string) error {
 		return &FieldError{Field: "payload", Path: path, Reason: reason}
 	}
@@ -44,7 +48,7 @@ func CheckPayload(payload []byte) error {
 	if len(bytes.TrimSpace(payload)) == 0 {
 		return fault("", "is empty; the least payload is {}")
 	}
-	if isPlain(payload) && json.Valid(payload) {
+	if isPlain(payload) && (valid || json.Valid(payload)) {
 		return nil
 	}
 	w := payloadWalk{data: payload, dec: json.NewDecoder(bytes.NewReader(payload))}
@@ -254,21 +258,22 @@ func hexUnit(raw []byte, at int) int {
 }
 
 // encodePayload is the JSON of args, without the escapes for HTML that
-// json.Marshal adds.
-func encodePayload(args Args) (json.RawMessage, error) {
+// json.Marshal adds. What the encoder made is valid: it checks what a MarshalJSON or a
+// RawMessage within args brings.
+func encodePayload(args Args) (payload json.RawMessage, valid bool, err error) {
 	switch raw := args.(type) {
 	case RawArgs:
-		return raw.Payload, nil
+		return raw.Payload, false, nil
 	case *RawArgs: // it has the method Kind too
-		return raw.Payload, nil
+		return raw.Payload, false, nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(args); err != nil {
-		return nil, &FieldError{Field: "payload", Reason: "cannot be encoded: " + err.Error()}
+		return nil, false, &FieldError{Field: "payload", Reason: "cannot be encoded: " + err.Error()}
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), true, nil
 }
 
 // isNil reports whether args is nil or a nil pointer, on which Kind may panic.

@@ -312,3 +312,34 @@ func TestCheckPayloadAgreesWithItself(t *testing.T) {
 		checkBothPaths(t, payload)
 	})
 }
+
+// sourArgs writes its own JSON, or what it takes for it.
+type sourArgs string
+
+func (sourArgs) Kind() string                   { return "sour" }
+func (a sourArgs) MarshalJSON() ([]byte, error) { return []byte(a), nil }
+
+func TestBuildChecksWhatArgsWriteThemselves(t *testing.T) {
+	for _, text := range []string{``, `{`, `{} {}`, `{"a":01}`, "\"\xff\"", `"\u0000"`, `"\ud800"`, `1e400`, "\"\n\""} {
+		if job, err := later.Build(sourArgs(text), later.Options{}); !errors.Is(err, later.ErrPayload) {
+			t.Errorf("MarshalJSON gives %q: got %q, %v, want it refused", text, job.Payload, err)
+		}
+		args := struct {
+			sourKind
+			Raw json.RawMessage `json:"raw"`
+		}{Raw: json.RawMessage(text)}
+		if text == "" {
+			continue // is null
+		}
+		if job, err := later.Build(args, later.Options{}); !errors.Is(err, later.ErrPayload) {
+			t.Errorf("a RawMessage of %q: got %q, %v, want it refused", text, job.Payload, err)
+		}
+	}
+	if job, err := later.Build(sourArgs(` {"a" : 1.10} `), later.Options{}); err != nil || string(job.Payload) != `{"a":1.10}` {
+		t.Errorf("got %q, %v", job.Payload, err)
+	}
+}
+
+type sourKind struct{}
+
+func (sourKind) Kind() string { return "sour" }

@@ -61,6 +61,7 @@ type Combiner[J, R any] struct {
 	waiting []*call[J, R]      // in the order of their coming
 	opening context.CancelFunc // ends an Open that is under way; nil when none is
 	batches int                // that are opening or running
+	quiet   bool               // the last batch had but one call: no others are about
 	closed  bool
 	running sync.WaitGroup
 }
@@ -77,7 +78,9 @@ type call[J, R any] struct {
 }
 
 // New returns a Combiner.
-func New[J, R any](config Config[J, R]) *Combiner[J, R] { return &Combiner[J, R]{config: config} }
+func New[J, R any](config Config[J, R]) *Combiner[J, R] {
+	return &Combiner[J, R]{config: config, quiet: true}
+}
 
 // Do has items, of so many bytes, done in a batch, and returns their results in
 // their order. Calls are taken in the order in which they came. A call is done as a
@@ -93,9 +96,15 @@ func (c *Combiner[J, R]) Do(ctx context.Context, items []J, bytes int) ([]R, err
 	}
 	own := &call[J, R]{ctx: ctx, items: items, bytes: bytes, done: make(chan struct{})}
 	c.mu.Lock()
-	if c.closed {
+	switch {
+	case c.closed:
 		c.mu.Unlock()
 		return nil, ErrClosed
+	case c.quiet && c.batches == 0:
+		c.batches++
+		c.running.Add(1)
+		c.mu.Unlock()
+		return c.alone(own)
 	}
 	c.waiting = append(c.waiting, own)
 	c.begin()
@@ -115,6 +124,27 @@ func (c *Combiner[J, R]) Do(ctx context.Context, items []J, bytes int) ([]R, err
 	default:
 		return nil, fmt.Errorf("%w: %w", ErrUnderWay, ctx.Err())
 	}
+}
+
+// alone does a call as if there were no others: in the caller's goroutine, and within
+// the caller's context. A goroutine of its own costs a lone caller as much processor time as
+// the whole statement does.
+func (c *Combiner[J, R]) alone(own *call[J, R]) ([]R, error) {
+	defer c.running.Done()
+	defer c.end()
+	conn, err := c.open(own.ctx)
+	switch {
+	case err != nil && own.ctx.Err() != nil:
+		return nil, own.ctx.Err()
+	case err != nil:
+		return nil, err
+	}
+	defer conn.Release()
+	results, err := c.try(own.ctx, conn, own.items)
+	if err != nil && own.ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ErrUnderWay, err)
+	}
+	return results, err
 }
 
 // Close ends the calls that wait with [ErrClosed], and returns when the batches
@@ -162,13 +192,11 @@ func (c *Combiner[J, R]) begin() {
 
 // batch is one batch from its beginning to its end.
 func (c *Combiner[J, R]) batch(ctx context.Context) {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.batches--
-		c.begin()
-	}()
+	defer c.end()
 	conn, err := c.open(ctx)
+	if err == nil {
+		c.gather()
+	}
 	calls := c.board(ctx, err)
 	if err != nil {
 		finish(calls, err)
@@ -180,14 +208,32 @@ func (c *Combiner[J, R]) batch(ctx context.Context) {
 	}
 }
 
+// end is the end of a batch, and the beginning of the next one.
+func (c *Combiner[J, R]) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batches--
+	c.begin()
+}
+
 func (c *Combiner[J, R]) open(ctx context.Context) (conn Conn[J, R], err error) {
 	defer recovered(&err, errNothing)
-	conn, err = c.config.Open(ctx)
-	// Callers that the last batch has woken are about to come back: they get the
-	// processor first. Without it, the first of them has a batch to itself, and all
-	// others wait for that.
-	runtime.Gosched()
-	return conn, err
+	return c.config.Open(ctx)
+}
+
+// gather lets others have the processor as long as more calls come in: callers that the
+// last batch has woken are about to come back. Without it the first of them has a batch
+// to itself, and all others wait for that.
+func (c *Combiner[J, R]) gather() {
+	for seen := -1; ; runtime.Gosched() {
+		c.mu.Lock()
+		n := len(c.waiting)
+		c.mu.Unlock()
+		if n <= seen || n >= c.config.MaxItems {
+			return
+		}
+		seen = n
+	}
 }
 
 // board returns the calls that the batch takes, or that share the failure to open it.
@@ -204,6 +250,7 @@ func (c *Combiner[J, R]) board(ctx context.Context, failed error) []*call[J, R] 
 	case !stopped:
 		calls = c.take(len(c.waiting))
 	}
+	c.quiet = len(calls) == 1 && len(c.waiting) == 0
 	c.begin()
 	return calls
 }
@@ -231,37 +278,33 @@ func (c *Combiner[J, R]) take(n int) []*call[J, R] {
 
 // run does calls together, or in parts when some of them do not let the others pass.
 func (c *Combiner[J, R]) run(conn Conn[J, R], calls []*call[J, R]) {
-	results, err := c.try(conn, calls)
+	n := 0
+	for _, call := range calls {
+		n += len(call.items)
+	}
+	items := make([]J, 0, n)
+	for _, call := range calls {
+		items = append(items, call.items...)
+	}
+	results, err := c.try(context.WithoutCancel(calls[0].ctx), conn, items)
 	if err != nil && len(calls) > 1 && c.config.Divisible(err) {
 		half := len(calls) / 2
 		c.run(conn, calls[:half])
 		c.run(conn, calls[half:])
 		return
 	}
-	if err == nil {
-		for _, call := range calls {
-			n := len(call.items)
+	for _, call := range calls {
+		if n := len(call.items); err == nil {
 			call.results, results = results[:n:n], results[n:]
 		}
 	}
 	finish(calls, err)
 }
 
-func (c *Combiner[J, R]) try(conn Conn[J, R], calls []*call[J, R]) (results []R, err error) {
+func (c *Combiner[J, R]) try(ctx context.Context, conn Conn[J, R], items []J) (results []R, err error) {
 	defer recovered(&err, ErrUnderWay)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), c.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	items := calls[0].items
-	if len(calls) > 1 {
-		n := 0
-		for _, call := range calls {
-			n += len(call.items)
-		}
-		items = make([]J, 0, n)
-		for _, call := range calls {
-			items = append(items, call.items...)
-		}
-	}
 	results, err = conn.Run(ctx, items)
 	if err == nil && len(results) != len(items) {
 		err = fmt.Errorf("%w: got %d results for %d items", ErrUnderWay, len(results), len(items))
