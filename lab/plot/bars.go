@@ -35,6 +35,9 @@ const (
 	barStep   = 31.0
 	// A spread that would be narrower than this is left out: a blot says nothing.
 	leastWhisker = 5.0
+	// mostNames is the part of the width that names may take; longer ones are cut
+	// off by the edge.
+	mostNames = 0.55
 )
 
 // SVG is the picture. The axis begins at 0, so that lengths can be compared.
@@ -54,7 +57,7 @@ func (b Bars) SVG() []byte {
 		notes = max(notes, textWidth(format(bar.Value)+"  "+bar.Note, textSize))
 		longest = max(longest, bar.Value, bar.High)
 	}
-	left := pad + min(names, width*0.45) + 10
+	left := pad + min(names, width*mostNames) + 10
 	s := scale{min: 0, max: max(longest, 1e-9), from: left, to: max(width-pad-notes-10, left+100)}
 	for i, bar := range b.Bars {
 		bar.draw(c, s, top+float64(i)*barStep, format)

@@ -60,7 +60,6 @@ func styles() string {
 	b.WriteString(`.num{font-variant-numeric:tabular-nums}`)
 	b.WriteString(`.curve{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.curve.strong{stroke-width:3.5}`)
 	b.WriteString(`.dashed{stroke-dasharray:2 6}.band{stroke:none;fill-opacity:.16}.lead{stroke-width:1;stroke-opacity:.6}.whisker,.clear{fill:none;stroke-width:1.5}.clear{stroke-width:4.5}.hollow{fill:none;stroke-width:1.5;stroke-dasharray:4 3}.frame{stroke-width:1}`)
-	b.WriteString(`.halo{paint-order:stroke;stroke-width:4;stroke-linejoin:round}`)
 	theme(&b, 0)
 	b.WriteString("@media(prefers-color-scheme:dark){")
 	theme(&b, 1)
@@ -70,7 +69,7 @@ func styles() string {
 
 // theme writes the colours of the light (0) or the dark (1) page.
 func theme(b *strings.Builder, mode int) {
-	fmt.Fprintf(b, `.page{fill:%s;stroke:%s}.grid,.frame{stroke:%s}.axis,.whisker{stroke:%s}text{fill:%s}.soft{fill:%s}.halo,.clear{stroke:%s}.quiet{fill:%s}.hollow{stroke:%[6]s}`,
+	fmt.Fprintf(b, `.page{fill:%s;stroke:%s}.grid,.frame{stroke:%s}.axis,.whisker{stroke:%s}text{fill:%s}.soft{fill:%s}.clear{stroke:%s}.quiet{fill:%s}.hollow{stroke:%[6]s}`,
 		pageColour[mode], edgeColour[mode], gridColour[mode], textColour[mode], textColour[mode], softColour[mode], pageColour[mode], quietColour[mode])
 	for i, p := range palette {
 		value := p.light

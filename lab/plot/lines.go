@@ -5,16 +5,12 @@ import (
 	"strings"
 )
 
-// Lines is a chart of curves.
+// Lines is a chart of curves, each with its name at its right end.
 type Lines struct {
 	Heading
 	X, Y Axis
 	// Series are drawn in their order, those in colour [Ours] last, on top.
 	Series []Series
-	// Inside puts each name beside its curve, where there is most room,
-	// instead of at its right end: for curves that end in the same place, like
-	// distributions.
-	Inside bool
 }
 
 // Series is one curve.
@@ -37,7 +33,7 @@ type Point struct {
 const (
 	linesHeight = 400.0
 	bottom      = 52.0 // room for the labels of the x axis
-	marked      = 16   // up to so many points are marked, one by one
+	marked      = 12   // up to so many points are marked, one by one
 )
 
 // SVG is the picture.
@@ -57,11 +53,7 @@ func (l Lines) SVG() []byte {
 	for _, i := range order {
 		curves[i].draw(c)
 	}
-	if l.Inside {
-		nameInside(c, curves, area)
-	} else {
-		nameAtEnds(c, curves, area)
-	}
+	nameAtEnds(c, curves, area)
 	return c.end()
 }
 
@@ -69,22 +61,20 @@ func (l Lines) SVG() []byte {
 type box struct{ left, top, right, bottom float64 }
 
 // area is where the curves are. On its left is room for the ticks of y, and on
-// its right for the names, when they stand there.
+// its right for the names.
 func (l Lines) area() box {
-	a := box{left: pad, top: top, right: width - pad - 6, bottom: linesHeight - bottom}
+	a := box{left: pad, top: top, bottom: linesHeight - bottom}
 	probe := newScale(l.Y, l.values(func(p Point) []float64 { return []float64{p.Y, p.Low, p.High} }), 0, 1, 5)
 	widest := 0.0
 	for _, v := range probe.tickValues {
 		widest = max(widest, textWidth(l.Y.format(v), textSize))
 	}
 	a.left += widest + 8
-	if !l.Inside {
-		widest = 0
-		for _, s := range l.Series {
-			widest = max(widest, textWidth(s.Name, textSize))
-		}
-		a.right = width - pad - widest - 14
+	widest = 0
+	for _, s := range l.Series {
+		widest = max(widest, textWidth(s.Name, textSize))
 	}
+	a.right = width - pad - widest - 14
 	return a
 }
 
@@ -180,15 +170,15 @@ func (k curve) draw(c *canvas) {
 	if len(k.at) == 0 {
 		return
 	}
-	var points []string
+	var path []string
 	for _, p := range k.at {
-		points = append(points, num(p.x)+","+num(p.y))
+		path = append(path, num(p.x)+","+num(p.y))
 	}
 	class := k.class("curve")
 	if k.Dashed {
 		class += " dashed"
 	}
-	fmt.Fprintf(c, `<polyline class="%s" points="%s"/>`+"\n", class, strings.Join(points, " "))
+	fmt.Fprintf(c, `<polyline class="%s" points="%s"/>`+"\n", class, strings.Join(path, " "))
 	if len(k.at) > marked {
 		return
 	}

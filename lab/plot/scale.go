@@ -14,6 +14,9 @@ type Axis struct {
 	// Min and Max are the edges where the data reach less far; both 0 leaves
 	// it to the data. A linear axis always begins at 0 or below.
 	Min, Max float64
+	// Ticks are the values that are labelled, in order, instead of round ones; the
+	// axis ends at the outer ones, or where the data do.
+	Ticks []float64
 }
 
 func (a Axis) format(v float64) string {
@@ -46,9 +49,16 @@ func newScale(a Axis, values []float64, from, to float64, n int) scale {
 	if s.min > s.max { // no value at all
 		s.min, s.max = 1, 10
 	}
-	if s.log {
+	switch {
+	case len(a.Ticks) > 0:
+		s.tickValues = a.Ticks
+		s.min, s.max = math.Min(s.min, a.Ticks[0]), math.Max(s.max, a.Ticks[len(a.Ticks)-1])
+		if s.max <= s.min {
+			s.max = s.min + 1
+		}
+	case s.log:
 		s.roundLog(n)
-	} else {
+	default:
 		s.roundLinear(n)
 	}
 	return s

@@ -149,6 +149,6 @@ func (l *lane) circumstances() string {
 }
 
 var serverNames = map[string]string{
-	"redis-everysec": "appendfsync everysec",
-	"redis-always":   "appendfsync always",
+	"redis-everysec": "everysec",
+	"redis-always":   "always",
 }

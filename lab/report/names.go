@@ -63,8 +63,8 @@ func rankOfSettings(s string) int {
 }
 
 var settingsNames = map[string]string{
-	"bench":    "benchmark settings",
-	"wide":     "benchmark settings, 64 connections",
+	"bench":    "benchmark",
+	"wide":     "benchmark, 64 connections",
 	"logged":   "tuned, with log",
 	"normal":   "synchronous NORMAL",
 	"clients4": "4 clients",

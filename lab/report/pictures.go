@@ -19,7 +19,7 @@ type picture struct {
 // bars draws the lanes' rates, the best of a contender's settings first, with how many
 // times better the best of ours is.
 func bars(file, title string, race *data.Race) picture {
-	all := slices.DeleteFunc(lanes(race), func(l *lane) bool { return l.of(rate).median == 0 })
+	all := featured(lanes(race), rate, true)
 	slices.SortStableFunc(all, func(a, b *lane) int { return cmp.Compare(b.of(rate).median, a.of(rate).median) })
 	var best *lane
 	rounds := 0
@@ -47,6 +47,29 @@ func bars(file, title string, race *data.Race) picture {
 	return picture{file: file, words: title, svg: chart.SVG()}
 }
 
+// unequal is the setting that promises less than the others of its race. It is shown
+// beside them, and does not stand for its contender.
+const unequal = "normal"
+
+// featured are the lanes that a picture shows; the tables show all. They are all of
+// ours, each other contender's best, and its defaults too where usual is true; River's
+// always, as goals are about them.
+func featured(all []*lane, m metric, usual bool) []*lane {
+	best := map[string]*lane{}
+	for _, l := range all {
+		if best[l.contender] == nil {
+			best[l.contender] = pick{contenders: []string{l.contender}, except: unequal}.best(all, m)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(l *lane) bool {
+		if l.of(m).high == 0 {
+			return true
+		}
+		defaults := l.settings == "defaults" && l.server != "redis-always" && (usual || l.contender == "river")
+		return !isOurs(l.contender) && l != best[l.contender] && !defaults && l.settings != unequal
+	})
+}
+
 // group is the lanes of one contender in one setting, which are one curve.
 type group struct {
 	plot.Series
@@ -54,7 +77,7 @@ type group struct {
 }
 
 // groups are the curves of a race. Settings are named only where a contender has
-// several; its defaults are dashed then.
+// several curves: ours all, and the others' defaults, which are dashed.
 func groups(all []*lane) []*group {
 	settings := map[string]map[string]bool{}
 	for _, l := range all {
@@ -68,8 +91,8 @@ func groups(all []*lane) []*group {
 		c := find(l.contender)
 		s := plot.Series{Name: c.name, Colour: c.colour, Dashed: c.dashed}
 		if len(settings[l.contender]) > 1 {
-			if name := settingsName(l.settings); name != settingsNames["bench"] {
-				s.Name += ", " + name
+			if isOurs(l.contender) || l.settings == "defaults" {
+				s.Name += ", " + settingsName(l.settings)
 			}
 			s.Dashed = s.Dashed || l.settings == "defaults"
 		}
@@ -112,23 +135,33 @@ func against(file, title, subtitle string, x plot.Axis, of func(*lane) float64, 
 	return picture{file: file, words: title, svg: chart.SVG()}
 }
 
-// leastShown is the left edge of the latencies, in microseconds: below it lies what
+// leastShown is the lower edge of the latencies, in microseconds: below it lies what
 // the scheduler of a busy machine does.
 const leastShown = 100
 
-// distributions draws latencies: for each share the median over the rounds.
-func distributions(file, title, subtitle string, race *data.Race) picture {
-	gs := groups(lanes(race))
+// distributions draws latencies against the share of jobs that started within them:
+// a cumulative distribution laid on its side, with the nines at equal distances, so
+// that the tail is seen and each curve ends in a place of its own. For each share it is the
+// median over the rounds.
+func distributions(file, title string, race *data.Race) picture {
+	gs := groups(featured(lanes(race), p50, false))
 	for _, g := range gs {
 		for _, l := range g.lanes {
 			g.Points = append(g.Points, quantiles(l)...)
 		}
 	}
-	chart := plot.Lines{Heading: plot.Heading{Title: title, Subtitle: subtitle}, Inside: true,
-		X: plot.Axis{Label: "time from the enqueue's answer to the start of the handler", Log: true, Format: plot.Microseconds, Min: leastShown, Max: 1000},
-		Y: plot.Axis{Format: plot.Percent, Max: 1}, Series: series(gs)}
+	share := func(x float64) string { return plot.Percent(1 - math.Pow(10, -x)) }
+	chart := plot.Lines{Heading: plot.Heading{Title: title, Subtitle: "from the enqueue's answer to the start of the handler; lower is better"},
+		X: plot.Axis{Label: "share of jobs that have started within the time", Format: share, Ticks: []float64{0, nines(0.5), 1, 2, 3}},
+		Y: plot.Axis{Log: true, Format: plot.Microseconds, Min: leastShown, Max: 1000}, Series: series(gs)}
 	return picture{file: file, words: title, svg: chart.SVG()}
 }
+
+// nines is the place of a share: 0.9 is at 1, 0.99 at 2.
+func nines(share float64) float64 { return -math.Log10(1 - share) }
+
+// mostNines is the right end: beyond it a few single jobs decide.
+const mostNines = 3.0
 
 func quantiles(l *lane) []plot.Point {
 	at := map[float64][]float64{}
@@ -139,17 +172,18 @@ func quantiles(l *lane) []plot.Point {
 	}
 	var points []plot.Point
 	for share, values := range at {
-		if len(values) == len(l.rounds) { // a share that all rounds could tell
-			points = append(points, plot.Point{X: data.Median(values), Y: share})
+		// A share that all rounds could tell.
+		if x := nines(share); len(values) == len(l.rounds) && x <= mostNines+1e-9 {
+			points = append(points, plot.Point{X: x, Y: data.Median(values)})
 		}
 	}
-	slices.SortFunc(points, func(a, b plot.Point) int { return cmp.Compare(a.Y, b.Y) })
+	slices.SortFunc(points, func(a, b plot.Point) int { return cmp.Compare(a.X, b.X) })
 	return points
 }
 
 // overTime draws a series of the lanes over the time that the snapshot has been held.
 func overTime(file, title, subtitle, name string, y plot.Axis, race *data.Race) picture {
-	gs := groups(lanes(race))
+	gs := groups(featured(lanes(race), rate, false))
 	x, unit := plot.Axis{Label: "seconds since the snapshot was taken"}, 1.0
 	for _, g := range gs {
 		for _, l := range g.lanes {

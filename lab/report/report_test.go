@@ -87,14 +87,14 @@ func TestGoals(t *testing.T) {
 	page, _ := render(t, sample())
 	t.Run("a goal is judged by the median of the rounds' ratios", func(t *testing.T) {
 		got := line(t, page, "| drain, against River at its")
-		want := "| drain, against River at its benchmark settings | ≥ 6.0× | 7.0× (7.0×–7.0×) | yes | 6.3× | Later, tuned / River, benchmark settings |"
+		want := "| drain, against River at its benchmark settings | ≥ 6.0× | 7.0× (7.0×–7.0×) | yes | 6.3× | Later, tuned / River, benchmark |"
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
 	t.Run("the peer is its best lane, and a missed goal is said to be missed", func(t *testing.T) {
 		got := line(t, page, "| drain, against Graphile Worker")
-		for _, want := range []string{"| 4.0× (4.0×–4.0×) | **no** |", "/ Graphile Worker, benchmark settings |"} {
+		for _, want := range []string{"| 4.0× (4.0×–4.0×) | **no** |", "/ Graphile Worker, benchmark |"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("got %s\nwant %s in it", got, want)
 			}
@@ -132,6 +132,24 @@ func TestGoals(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
+}
+
+func TestFeatured(t *testing.T) {
+	all := lanes(&data.Race{Rounds: slices.Concat(
+		rounds("ours", "tuned", 9), rounds("ours", "defaults", 8), rounds("river", "bench", 5), rounds("river", "wide", 6), rounds("river", "defaults", 1),
+		rounds("goqite", "bench", 2), rounds("goqite", "tuned", 1), rounds("goqite", "normal", 4), rounds("goqite", "defaults", 0.1))})
+	for usual, want := range map[bool][]string{
+		true:  {"ours tuned", "ours defaults", "river wide", "river defaults", "goqite bench", "goqite normal", "goqite defaults"},
+		false: {"ours tuned", "ours defaults", "river wide", "river defaults", "goqite bench", "goqite normal"},
+	} {
+		var got []string
+		for _, l := range featured(all, rate, usual) {
+			got = append(got, l.contender+" "+l.settings)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with the defaults of all %v: got %q, want %q", usual, got, want)
+		}
+	}
 }
 
 func TestTimes(t *testing.T) {

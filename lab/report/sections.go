@@ -1,6 +1,8 @@
 package report
 
 import (
+	"slices"
+
 	"github.com/later-queue/later/lab/data"
 	"github.com/later-queue/later/lab/plot"
 )
@@ -27,16 +29,16 @@ var sections = []section{
 	}, []column{colContender, colBacklog, colRate, colCPU, colClientCPU}},
 	{"processes", "Throughput against processes", func(r *data.Race) []picture {
 		return []picture{against("processes.svg", "Throughput against processes", "jobs per second of all work processes together; band: range of the rounds",
-			plot.Axis{Label: "work processes", Log: true}, func(l *lane) float64 { return float64(l.processes) }, r)}
+			plot.Axis{Label: "work processes", Log: true, Ticks: numbersOfProcesses(r)}, func(l *lane) float64 { return float64(l.processes) }, r)}
 	}, []column{colContender, colRate, colCPU, colClientCPU}},
 	{"singles", "Enqueue one by one", func(r *data.Race) []picture {
 		return []picture{bars("singles.svg", "Enqueue, one job per call, 100 callers", r)}
 	}, []column{colContender, colRate, colCPU, colWAL, colCommits, colNote}},
 	{"steady", "Latency under load", func(r *data.Race) []picture {
-		return []picture{distributions("steady.svg", "Latency at 2,000 jobs a second", "share of jobs that have started within the time; further left is better", r)}
+		return []picture{distributions("steady.svg", "Latency at 2,000 jobs a second", r)}
 	}, latencyColumns},
 	{"trickle", "Latency into an idle system", func(r *data.Race) []picture {
-		return []picture{distributions("trickle.svg", "Latency of one job at a time, 50 ms apart", "share of jobs that have started within the time; further left is better", r)}
+		return []picture{distributions("trickle.svg", "Latency of one job at a time, 50 ms apart", r)}
 	}, latencyColumns},
 	{"held", "While another transaction holds an old snapshot", func(r *data.Race) []picture {
 		return []picture{
@@ -56,3 +58,13 @@ var (
 	drainColumns   = []column{colContender, colRate, colCPU, colClientCPU, colWAL, colCommits, colMemory, colNote}
 	latencyColumns = []column{colContender, colP50, colP90, colP99, colP999, colCPU, colMissing, colNote}
 )
+
+// numbersOfProcesses are those that the race has, in order.
+func numbersOfProcesses(r *data.Race) []float64 {
+	var all []float64
+	for _, l := range lanes(r) {
+		all = append(all, float64(l.processes))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
