@@ -158,6 +158,13 @@ func (c *Combiner[J, R]) Close() {
 	c.running.Wait()
 }
 
+// Waiting is how many calls wait for their batch to begin.
+func (c *Combiner[J, R]) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting)
+}
+
 // withdraw takes a call back, unless its batch has begun.
 func (c *Combiner[J, R]) withdraw(own *call[J, R]) bool {
 	c.mu.Lock()
@@ -226,9 +233,7 @@ func (c *Combiner[J, R]) open(ctx context.Context) (conn Conn[J, R], err error) 
 // to itself, and all others wait for that.
 func (c *Combiner[J, R]) gather() {
 	for seen := -1; ; runtime.Gosched() {
-		c.mu.Lock()
-		n := len(c.waiting)
-		c.mu.Unlock()
+		n := c.Waiting()
 		if n <= seen || n >= c.config.MaxItems {
 			return
 		}
