@@ -37,15 +37,11 @@ func (r *run) endEmpty() {
 func (r *run) claim() (found int, ok bool) {
 	r.mu.Lock()
 	free := r.free()
-	limits := r.shares.divide(free, r.claimLimit, r.mayGoAhead())
-	asked := 0
-	for _, limit := range limits {
-		asked += limit.Limit
-	}
+	limits, asked := r.shares.divide(free, r.claimLimit, r.mayGoAhead())
 	r.claiming = min(asked, free)
 	thorough := r.thorough
 	r.mu.Unlock()
-	if len(limits) == 0 {
+	if asked == 0 {
 		return 0, false
 	}
 	defer func() {
@@ -77,7 +73,7 @@ func (r *run) claim() (found int, ok bool) {
 		s.Claimed += int64(len(jobs))
 	})
 	r.mu.Lock()
-	r.shares.learn(limits, jobs)
+	r.shares.learn(limits, asked, jobs)
 	if !r.shares.anyMore() {
 		r.thorough = false // every queue has been asked
 	}

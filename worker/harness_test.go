@@ -19,6 +19,8 @@ type bed struct {
 	*testing.T
 	store *faulty
 	log   *logbook
+	// hears makes the workers' store one that has a Watch.
+	hears *hearing
 }
 
 // bubble runs f with a fake clock that only moves while everything waits.
@@ -97,7 +99,11 @@ func (b *bed) worker(h *later.Handlers, cfg worker.Config) *worker.Worker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(b.log)
 	}
-	w, err := worker.New(b.store, h, cfg)
+	var store later.Store = b.store
+	if b.hears != nil {
+		store = b.hears
+	}
+	w, err := worker.New(store, h, cfg)
 	if err != nil {
 		b.Fatalf("new worker: %v", err)
 	}

@@ -125,11 +125,14 @@ func (s *shares) wants(free int, forAhead bool) bool {
 // part of all slots, in turn by shares. So every free slot is offered to
 // somebody (nothing is kept back for a queue that has no work), and a queue that
 // comes back gets the next slots until it has its part. Then comes what each
-// queue may have waiting, if forAhead.
-func (s *shares) divide(free, limit int, forAhead bool) []later.QueueLimit {
+// queue may have waiting, if forAhead. Where there are more queues than slots,
+// those that got none follow with one job each, which they get if the others have
+// less than they were given: so one claim is enough to find all of them empty.
+// total is how many jobs to ask for in all.
+func (s *shares) divide(free, limit int, forAhead bool) (limits []later.QueueLimit, total int) {
 	active := s.active()
 	if active == 0 {
-		return nil
+		return nil, 0
 	}
 	given := make([]int, len(s.queues))
 	taken := make([]int, len(s.queues)) // slots for jobs that wait
@@ -158,7 +161,7 @@ func (s *shares) divide(free, limit int, forAhead bool) []later.QueueLimit {
 		given[best]++
 		limit--
 	}
-	limits := make([]later.QueueLimit, 0, len(s.queues))
+	limits = make([]later.QueueLimit, 0, len(s.queues))
 	room := min(limit, maxAhead-s.inLine)
 	for i := range s.queues {
 		q := &s.queues[i]
@@ -169,9 +172,16 @@ func (s *shares) divide(free, limit int, forAhead bool) []later.QueueLimit {
 		}
 		if given[i] > 0 {
 			limits = append(limits, later.QueueLimit{Queue: q.Name, Limit: given[i]})
+			total += given[i]
 		}
 	}
-	return limits
+	for i := range s.queues {
+		q := &s.queues[i]
+		if total > 0 && given[i] == 0 && q.more && s.below(q, q.line.n, active) {
+			limits = append(limits, later.QueueLimit{Queue: q.Name, Limit: 1})
+		}
+	}
+	return limits, total
 }
 
 // pick takes the job that is to have the next slot, nil if none of those that
@@ -249,9 +259,10 @@ func (s *shares) proven() int {
 	return min(n, maxAhead)
 }
 
-// learn takes from a claim's result which queues have no more work, and how big
-// their payloads are.
-func (s *shares) learn(asked []later.QueueLimit, got []*later.Claimed) {
+// learn takes from the result of a claim for total jobs which queues have no more
+// work, and how big their payloads are.
+func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed) {
+	left := total
 	count := make([]int, len(s.queues))
 	bytes := make([]int, len(s.queues))
 	for _, c := range got {
@@ -264,6 +275,9 @@ func (s *shares) learn(asked []later.QueueLimit, got []*later.Claimed) {
 	}
 	for _, limit := range asked {
 		i, ok := s.byName[limit.Queue]
+		// With total jobs found, those that follow beyond it were not looked at.
+		certain := left > 0 || len(got) < total
+		left -= limit.Limit
 		if !ok {
 			continue
 		}
@@ -271,7 +285,7 @@ func (s *shares) learn(asked []later.QueueLimit, got []*later.Claimed) {
 		if count[i] > 0 {
 			q.pace.bytes = bytes[i] / count[i]
 		}
-		if count[i] < limit.Limit {
+		if count[i] < limit.Limit && certain {
 			q.more = false
 			q.pace.lull()
 		}

@@ -24,9 +24,13 @@ const (
 	// heardPolls is how much rarer a worker polls that hears wake-ups: with it,
 	// an idle worker asks the database less than once a second, all in all.
 	heardPolls = 2
-	// duePolls is in how many polls an idle worker asks once when the next job
-	// is due. It knows from the last time; what has come since then woke it or
-	// is found by a poll. Chosen for the same budget.
+	// dueAgain is how often a worker that hears wake-ups asks when the next job
+	// is due, although none came: those for jobs that are further ahead than
+	// later.WakeAhead do not come.
+	dueAgain = later.WakeAhead * 9 / 10
+	// duePolls is in how many polls one that hears none asks once. It knows from
+	// the last time, and the polls find what has come since then. Chosen so that
+	// it asks the database less than twice a second, all in all.
 	duePolls = 2
 )
 
@@ -168,7 +172,7 @@ func (w *waiter) say() bool {
 		w.r.outages.works("wait")
 	} else if w.r.ops.Err() == nil {
 		w.r.outages.fail("wait", err)
-		w.sayAfter = time.Now().Add(w.r.cfg.Poll)
+		w.sayAfter = time.Now().Add(w.r.cfg.Poll / 2)
 	}
 	return w.told
 }
@@ -284,8 +288,12 @@ func (w *waiter) sleep(idle bool) bool {
 		wakes = nil
 		sooner(w.wakeAfter)
 	}
-	if idle && w.ask && !r.untilEmpty {
+	switch {
+	case r.untilEmpty || !idle:
+	case w.ask:
 		sooner(w.askedAt.Add(dueSpacing))
+	case w.told && w.heard:
+		sooner(w.askedAt.Add(dueAgain))
 	}
 	w.timer.Reset(time.Until(until))
 	select {
@@ -309,6 +317,9 @@ func (w *waiter) act(now time.Time, idle bool, own time.Time) {
 	passed := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	if w.pending && !now.Before(w.wakeAfter) {
 		w.pending = false
+		if w.told {
+			w.say() // whether it is heard may be what has changed
+		}
 		w.refresh(byWake)
 	}
 	if passed(own) || passed(w.due) {
@@ -324,13 +335,16 @@ func (w *waiter) act(now time.Time, idle bool, own time.Time) {
 	}
 	if passed(w.pollAt) {
 		w.pollAt = now.Add(w.pollEvery())
-		if w.polls++; w.polls%duePolls == 0 {
+		if w.polls++; w.polls%duePolls == 0 && !(w.told && w.heard) {
 			w.ask = true
 		}
 		if w.watch != nil && idle && !now.Before(w.sayAfter) {
 			w.say()
 		}
 		w.refresh(byPoll)
+	}
+	if idle && w.told && w.heard && passed(w.askedAt.Add(dueAgain)) {
+		w.ask = true
 	}
 	if !idle {
 		w.sayBusy()
