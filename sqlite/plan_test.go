@@ -23,6 +23,7 @@ var hot = []struct {
 	index string // which its plan has to name
 }{
 	{"lanes of a queue", selectLanes, []any{"default", `["work"]`, 0}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at<?)"},
+	{"next due", selectNextDue, []any{`[]`, `[]`}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>?)"},
 	{"claimable jobs of a lane", selectClaimable, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
 	{"claimable jobs of a single lane", selectClaimableRows, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
 	{"jobs by id", selectByID, []any{`[]`}, "later_job USING INTEGER PRIMARY KEY"},

@@ -84,6 +84,7 @@ type Store struct {
 	writer *writer
 	// watches are the waiting workers of this process.
 	watches *watches
+	nextDue nextDueStatement
 	close   sync.Once
 }
 

@@ -32,6 +32,7 @@ type watches struct {
 	heard   bool            // the last look at the file told something
 	pending map[string]bool // queues of the jobs enqueued in the application's transaction that is under way
 	closed  bool
+	looks   int // how often the file was looked at: for tests
 
 	begun chan struct{} // has a value when somebody began to wait
 	stop  chan struct{} // ends the looker; nil: it does not run

@@ -64,6 +64,7 @@ func (w *watches) look() {
 		w.heard = true
 		return
 	}
+	w.looks++
 	state, err := w.file.state()
 	w.heard = err == nil && w.file.reliable()
 	if err != nil || w.seen.changed(state) {
