@@ -69,6 +69,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	b := &bench{cfg: cfg, place: p, work: newWork(cfg), report: newReport(cfg)}
 	err = causeOf(ctx, b.run(ctx))
 	b.report.Complete = err == nil
+	b.report.warnOfOthers()
 	if removing := b.remove(ctx); removing != nil {
 		b.report.warn("%s could not be removed: later bench --clean does it", p.name())
 		err = errors.Join(err, fmt.Errorf("remove %s: %w", p.name(), removing))
@@ -181,6 +182,8 @@ type place interface {
 	// read reads the counters. All stores are to be closed before, so that
 	// what they did has been counted.
 	read(ctx context.Context) (reading, error)
+	// ping returns an error when the database is gone.
+	ping(ctx context.Context) error
 	// remaining counts the run's own jobs that are due and not done.
 	remaining(ctx context.Context) (int64, error)
 	// hold begins a transaction that sees the database as it is now, and

@@ -72,10 +72,16 @@ func (f *fleet) done() int64 {
 // lock, and is exact enough for phases that take seconds.
 const look = 2 * time.Millisecond
 
+// pingEvery is how often the database is asked whether it is there while workers
+// run. Workers outlive a database that goes away; a benchmark is void then.
+const pingEvery = time.Second
+
 // wait waits until n jobs are done, and tells the progress.
 func (b *bench) wait(ctx context.Context, f *fleet, n int64, s Step) error {
 	ticks := time.NewTicker(look)
 	defer ticks.Stop()
+	pings := time.NewTicker(pingEvery)
+	defer pings.Stop()
 	for meter := (meter{b: b, step: s}); ; {
 		done := f.done()
 		meter.at(done)
@@ -84,6 +90,10 @@ func (b *bench) wait(ctx context.Context, f *fleet, n int64, s Step) error {
 		}
 		select {
 		case <-ticks.C:
+		case <-pings.C:
+			if err := b.place.ping(ctx); err != nil {
+				return fmt.Errorf("%d of %d jobs were done: %w", done, n, err)
+			}
 		case err := <-f.failed:
 			return err
 		case <-ctx.Done():

@@ -11,15 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/later-queue/later"
 	"github.com/later-queue/later/postgres"
 )
 
 // schemaPrefix is what the names of a run's schemas begin with.
 const schemaPrefix = "later_bench_"
 
-// schemaComment marks a schema as one that may be dropped.
+// schemaComment begins the comment that marks a schema as one that may be dropped.
 const schemaComment = "later bench: dropped when the benchmark ends, or by later bench --clean"
+
+// schemaUntil follows it behind a pooler, with the time at which the run is over at
+// the latest.
+const schemaUntil = "; in use until "
 
 // postgresPlace is a schema of its own in a Postgres database.
 type postgresPlace struct {
@@ -111,28 +114,47 @@ func connect(ctx context.Context, url, name string) (*pgx.Conn, error) {
 }
 
 // lock begins a transaction that keeps a lock on the schema's name for as long as
-// the run goes on, for those who would remove what was left. It sees no snapshot
-// and writes nothing, so it does not hold back vacuum.
+// the run goes on, for those who would remove what was left. It writes nothing and, as
+// one simple query, keeps no snapshot: the portal of an extended one would, until
+// the transaction ends, and hold back vacuum. Behind a pooler it would keep one of
+// few connections from what is measured: there the schema's comment has to do.
 func (p *postgresPlace) lock(ctx context.Context) error {
-	_, err := p.guard.Exec(ctx, "begin isolation level read committed")
-	if err == nil {
-		_, err = p.guard.Exec(ctx, "set local idle_in_transaction_session_timeout = 0")
+	if p.pooler != poolerNone {
+		err := p.guard.Close(ctx)
+		p.guard = nil
+		return err
 	}
-	if err == nil {
-		_, err = p.guard.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended($1::text, 0))", p.schema)
-	}
+	_, err := p.guard.PgConn().Exec(ctx, `
+begin isolation level read committed;
+set local idle_in_transaction_session_timeout = 0;
+select pg_advisory_xact_lock(hashtextextended('`+p.schema+`', 0))`).ReadAll()
 	return unavailable(err)
+}
+
+// commentOn marks the schema.
+func (p *postgresPlace) commentOn(ctx context.Context, tx pgx.Tx) error {
+	comment := schemaComment
+	if p.pooler != poolerNone {
+		var until string
+		// UTC in ISO 8601, so that it means the same in each session.
+		err := tx.QueryRow(ctx, `select to_char((now() + $1::bigint * interval '1 ms') at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`,
+			(p.cfg.Timeout + removeTimeout).Milliseconds()).Scan(&until)
+		if err != nil {
+			return err
+		}
+		comment += schemaUntil + until
+	}
+	_, err := tx.Exec(ctx, "comment on schema "+pgx.Identifier{p.schema}.Sanitize()+" is '"+comment+"'")
+	return err
 }
 
 // make makes the schema and has the store make its tables.
 func (p *postgresPlace) make(ctx context.Context) error {
-	quoted := pgx.Identifier{p.schema}.Sanitize()
 	err := pgx.BeginFunc(ctx, p.probe, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "create schema "+quoted); err != nil {
+		if _, err := tx.Exec(ctx, "create schema "+pgx.Identifier{p.schema}.Sanitize()); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "comment on schema "+quoted+" is '"+schemaComment+"'")
-		return err
+		return p.commentOn(ctx, tx)
 	})
 	if err != nil {
 		return unavailable(err)
@@ -160,6 +182,11 @@ func (p *postgresPlace) store(ctx context.Context) (store, error) {
 		return nil, err
 	}
 	return &postgresStore{Store: s, pool: pool}, nil
+}
+
+func (p *postgresPlace) ping(ctx context.Context) error {
+	_, err := p.probe.Exec(ctx, "select 1")
+	return unavailable(err)
 }
 
 // remaining reads the whole table. A job that waits for next week is not due.
@@ -192,47 +219,3 @@ func (p *postgresPlace) hold(ctx context.Context) (func() error, error) {
 		return conn.Close(ctx)
 	}, nil
 }
-
-// leave implements place. The connections of the run may be broken, so it makes
-// one of its own.
-func (p *postgresPlace) leave(ctx context.Context) error {
-	p.close(ctx)
-	return p.drop(ctx)
-}
-
-func (p *postgresPlace) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	for _, conn := range []*pgx.Conn{p.guard, p.probe} {
-		if conn != nil {
-			_ = conn.Close(ctx) // one that is broken has told that elsewhere
-		}
-	}
-}
-
-func (p *postgresPlace) drop(ctx context.Context) error {
-	conn, err := connect(ctx, p.cfg.URL, probeName)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	return dropSchema(ctx, conn, p.schema)
-}
-
-// dropSchema drops a schema of a run, whatever the server's time limits are.
-func dropSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
-	return unavailable(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		for _, sql := range []string{
-			"set local statement_timeout = 0",
-			"set local lock_timeout = '30s'",
-			"drop schema if exists " + pgx.Identifier{schema}.Sanitize() + " cascade",
-		} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-}
-
-var _ later.Store = (*postgresStore)(nil)

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // countBackends counts the connections of the stores. A backend tells what it has
@@ -42,9 +40,8 @@ func (p *postgresPlace) read(ctx context.Context) (reading, error) {
 	if err != nil {
 		return reading{}, unavailable(err)
 	}
-	r := reading{
-		at: time.Now(), wal: &wal, vacuums: &vacuums, tableSize: &size, clientCPU: clientCPU(), serverCPU: serverCPU(p.postmaster),
-	}
+	r := readHere()
+	r.serverCPU, r.wal, r.vacuums, r.tableSize = serverCPU(p.postmaster), &wal, &vacuums, &size
 	if p.pooler == poolerNone {
 		r.commits, r.updates, r.hot, r.deadRows, r.others = &commits, &updates, &hot, &dead, &others
 	}
@@ -78,65 +75,4 @@ func (p *postgresPlace) waitBackends(ctx context.Context) error {
 		return pause(ctx, 600*time.Millisecond) // the collector of those writes its file every 500 ms
 	}
 	return nil
-}
-
-const findLeftovers = `
-select n.nspname,
-       coalesce((select sum(pg_total_relation_size(c.oid)) from pg_class as c where c.relnamespace = n.oid and c.relkind in ('r', 'm')), 0)::bigint
-from pg_namespace as n
-where n.nspname ~ $1 and obj_description(n.oid, 'pg_namespace') = $2 and n.nspname <> $3
-order by 1`
-
-func (p *postgresPlace) leftovers(ctx context.Context) ([]Leftover, error) {
-	return schemasLeft(ctx, p.probe, p.schema)
-}
-
-// schemasLeft lists the schemas of runs, but for one. A run that goes on has a lock
-// on its schema's name.
-func schemasLeft(ctx context.Context, conn *pgx.Conn, but string) ([]Leftover, error) {
-	rows, err := conn.Query(ctx, findLeftovers, "^"+schemaPrefix+"[a-z0-9]{12}$", schemaComment, but)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leftover, err error) {
-		err = row.Scan(&l.Name, &l.Bytes)
-		return l, err
-	})
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	for i := range found {
-		var free bool
-		err := conn.QueryRow(ctx, "select pg_try_advisory_xact_lock(hashtextextended($1::text, 0))", found[i].Name).Scan(&free)
-		if err != nil {
-			return nil, unavailable(err)
-		}
-		found[i].InUse = !free
-	}
-	if found == nil {
-		found = []Leftover{}
-	}
-	return found, nil
-}
-
-// cleanPostgres drops what killed runs have left.
-func cleanPostgres(ctx context.Context, cfg Config) ([]Leftover, error) {
-	conn, err := connect(ctx, cfg.URL, probeName)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	left, err := schemasLeft(ctx, conn, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range left {
-		if l.InUse {
-			continue
-		}
-		if err := dropSchema(ctx, conn, l.Name); err != nil {
-			return nil, err
-		}
-	}
-	return left, nil
 }

@@ -10,6 +10,8 @@ import (
 type reading struct {
 	at           time.Time
 	serverCPU    *int64 // microseconds
+	machineCPU   *int64 // microseconds, of everything that runs on this machine
+	cpus         int    // of this machine
 	clientCPU    *int64 // microseconds
 	wal          *int64 // bytes
 	fullPages    *int64
@@ -21,6 +23,13 @@ type reading struct {
 	deadRows     *int64 // now
 	tableSize    *int64 // bytes, now
 	walFile      *int64 // bytes, now
+}
+
+// readHere returns what is read on this machine.
+func readHere() reading {
+	r := reading{at: time.Now(), clientCPU: clientCPU()}
+	r.machineCPU, r.cpus = machineCPU()
+	return r
 }
 
 // measure runs a phase between two readings. Phase fills in what the readings do
@@ -54,6 +63,23 @@ func (b *bench) measure(ctx context.Context, name Phase, phase func(r *Result) e
 // worker's own housekeeping write a few into the catalogues. Chosen.
 const othersLimit = 500
 
+// othersCPULimit is the share of the machine that others may use without a
+// warning. Chosen: a desktop that is left alone uses less.
+const othersCPULimit = 0.15
+
+// warnOfOthers says how much of this machine other programs have used.
+func (r *Report) warnOfOthers() {
+	least, most := 1.0, 0.0
+	for _, p := range r.Phases {
+		if share := p.Cost.OthersCPU; share != nil {
+			least, most = min(least, *share), max(most, *share)
+		}
+	}
+	if most > othersCPULimit {
+		r.warn("other programs used %.0f%% to %.0f%% of this machine's CPU time during the phases: alone it is faster", 100*least, 100*most)
+	}
+}
+
 func costOf(before, after reading, jobs int64) Cost {
 	return Cost{
 		ServerCPU: per(grown(before.serverCPU, after.serverCPU), jobs),
@@ -68,6 +94,7 @@ func costOf(before, after reading, jobs int64) Cost {
 		DeadRows:  after.deadRows,
 		TableSize: after.tableSize,
 		WALFile:   after.walFile,
+		OthersCPU: othersCPU(before, after),
 	}
 }
 
@@ -92,4 +119,19 @@ func share(part, whole *int64) *float64 {
 		return nil
 	}
 	return new(float64(*part) / float64(*whole))
+}
+
+// othersCPU is the share of the machine's CPU time that neither this process nor a
+// server that can be seen has used.
+func othersCPU(before, after reading) *float64 {
+	all, ours := grown(before.machineCPU, after.machineCPU), grown(before.clientCPU, after.clientCPU)
+	capacity := float64(after.at.Sub(before.at).Microseconds()) * float64(after.cpus)
+	if all == nil || ours == nil || capacity <= 0 {
+		return nil
+	}
+	rest := *all - *ours
+	if server := grown(before.serverCPU, after.serverCPU); server != nil {
+		rest -= *server
+	}
+	return new(min(1, max(0, float64(rest)/capacity)))
 }

@@ -114,6 +114,7 @@ type Cost struct {
 	Written   *float64 `json:"written_bytes_per_job"` // by this process into files (SQLite)
 	WALFile   *int64   `json:"wal_file_bytes"`        // of SQLite's WAL file at the end
 	Others    *int64   `json:"rows_of_others"`        // written by others meanwhile
+	OthersCPU *float64 `json:"cpu_share_of_others"`   // of this machine, 0 to 1, by programs that have no part in it
 }
 
 // Leftover is what a run left that was killed.

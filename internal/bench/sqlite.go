@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/later-queue/later/internal/open"
 	"github.com/later-queue/later/sqlite"
@@ -109,9 +108,9 @@ func (p *sqlitePlace) describe(ctx context.Context, r *Report) error {
 
 // read knows only this process: SQLite is part of it.
 func (p *sqlitePlace) read(context.Context) (reading, error) {
-	return reading{
-		at: time.Now(), clientCPU: clientCPU(), written: written(), tableSize: sizeOf(p.file()), walFile: sizeOf(p.file() + "-wal"),
-	}, nil
+	r := readHere()
+	r.written, r.tableSize, r.walFile = written(), sizeOf(p.file()), sizeOf(p.file()+"-wal")
+	return r, nil
 }
 
 func sizeOf(path string) *int64 {
@@ -120,6 +119,11 @@ func sizeOf(path string) *int64 {
 		return nil
 	}
 	return new(info.Size())
+}
+
+func (p *sqlitePlace) ping(context.Context) error {
+	_, err := os.Stat(p.file())
+	return err
 }
 
 func (p *sqlitePlace) remaining(ctx context.Context) (n int64, err error) {

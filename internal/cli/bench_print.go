@@ -49,6 +49,9 @@ func (a *App) benchHead(r *bench.Report) []string {
 	if len(r.Server.Settings) > 0 {
 		lines = append(lines, "  "+terminal.Safe(benchSettings(r)))
 	}
+	if trip := r.Server.RoundTripUS; trip != nil {
+		lines = append(lines, fmt.Sprintf("  a round trip to the server takes %s", milliseconds(*trip/1000)))
+	}
 	return lines
 }
 
@@ -87,9 +90,6 @@ func benchSettings(r *bench.Report) string {
 	}
 	if r.Server.Pooler != "" && r.Server.Pooler != "none" {
 		parts = append(parts, "a pooler in "+r.Server.Pooler+" mode")
-	}
-	if trip := r.Server.RoundTripUS; trip != nil {
-		parts = append(parts, fmt.Sprintf("a round trip takes %s", milliseconds(*trip/1000)))
 	}
 	return strings.Join(parts, ", ")
 }

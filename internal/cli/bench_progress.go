@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/later-queue/later/internal/bench"
@@ -26,6 +27,7 @@ type benchProgress struct {
 	total int64
 	told  time.Time
 	bar   *progress
+	shown int // columns of the line that stands in for a bar
 }
 
 func (a *App) newBenchProgress(quiet bool) *benchProgress {
@@ -45,30 +47,45 @@ func (p *benchProgress) step(s bench.Step) {
 	if s.Name != p.name || s.Done < p.done || s.Total != p.total {
 		p.finish()
 		p.name, p.done, p.total, p.told = s.Name, 0, s.Total, time.Now()
-		if p.lines {
+		switch {
+		case p.lines:
 			p.say("%s", s.Name)
-		} else {
-			p.bar = p.a.newProgress(s.Name, barTotal(s.Total))
+		case s.Total > 0:
+			p.bar = p.a.newProgress(s.Name, int(s.Total))
 		}
 	}
 	p.bar.add(int(s.Done - p.done))
 	p.done = s.Done
-	if p.lines && time.Since(p.told) >= lineEvery {
+	switch text := far(s); {
+	case !p.lines && s.Total == 0:
+		p.overwrite(text)
+	case p.lines && time.Since(p.told) >= lineEvery:
 		p.told = time.Now()
-		if s.Total > 0 {
-			p.say("%s: %d of %d", s.Name, s.Done, s.Total)
-		} else {
-			p.say("%s: %d", s.Name, s.Done)
-		}
+		p.say("%s", text)
 	}
 }
 
-// barTotal is -1 where a bar cannot know its end.
-func barTotal(total int64) int {
-	if total == 0 {
-		return -1
+// far says how far a step is.
+func far(s bench.Step) string {
+	switch {
+	case s.Total > 0:
+		return fmt.Sprintf("%s: %d of %d", s.Name, s.Done, s.Total)
+	case s.Done > 0:
+		return fmt.Sprintf("%s: %d", s.Name, s.Done)
 	}
-	return int(total)
+	return s.Name
+}
+
+// overwrite shows a text in place of the one before: for steps whose end is not known,
+// which a bar would go on to draw after it was taken away.
+func (p *benchProgress) overwrite(text string) {
+	text = terminal.Safe(text)
+	if width, _ := terminal.Size(p.a.Err); width > 1 {
+		text = terminal.Clip(text, width-1)
+	}
+	columns := terminal.Width(text)
+	fmt.Fprintf(p.a.Err, "\r%s%s\r", text, strings.Repeat(" ", max(0, p.shown-columns)))
+	p.shown = columns
 }
 
 func (p *benchProgress) say(format string, args ...any) {
@@ -78,5 +95,8 @@ func (p *benchProgress) say(format string, args ...any) {
 // finish takes the bar away; a second call does nothing.
 func (p *benchProgress) finish() {
 	p.bar.finish()
+	if p.shown > 0 {
+		p.overwrite("")
+	}
 	p.name = ""
 }

@@ -47,7 +47,7 @@ func (a *App) benchVerdicts(r *bench.Report) *terminal.Table {
 	}
 	if drain != nil && held != nil && drain.Cost.ServerCPU != nil && held.Cost.ServerCPU != nil && *drain.Cost.ServerCPU > 0 {
 		ratio := *held.Cost.ServerCPU / *drain.Cost.ServerCPU
-		add("server CPU under a held snapshot", fmt.Sprintf("%.2f times", ratio), fmt.Sprintf("up to %v times", goodHeldSnapshot), ratio <= goodHeldSnapshot, "more: the claims read dead rows")
+		add("server CPU under a held snapshot", fmt.Sprintf("%.2f times", ratio), fmt.Sprintf("up to %v times", goodHeldSnapshot), ratio <= goodHeldSnapshot, "more: the claims read dead rows, or a vacuum ran")
 	}
 	return t
 }

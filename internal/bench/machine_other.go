@@ -6,3 +6,5 @@ package bench
 func freeBytes(string) (n int64, ok bool) { return 0, false }
 
 func written() *int64 { return nil }
+
+func machineCPU() (used *int64, cpus int) { return nil, 0 }

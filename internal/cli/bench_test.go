@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/later-queue/later/internal/bench"
+	"github.com/later-queue/later/internal/testdb"
+)
+
+// smallBench are the flags of a run of a few seconds.
+func smallBench(more ...string) []string {
+	return append([]string{"bench", "--jobs", "1000", "--for", "200ms", "--rate", "100", "--callers", "5", "--concurrency", "50"}, more...)
+}
+
+// benchShells gives a subtest each kind of database, with the names of the places
+// that runs have there.
+func benchShells(t *testing.T, test func(t *testing.T, s *shell, places func() []string)) {
+	t.Run("Postgres", func(t *testing.T) {
+		s := newShell(t)
+		s.url = testdb.Own(t, nil).URL()
+		test(t, s, func() []string { return benchSchemas(t, s.url) })
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		s := newShell(t)
+		dir := filepath.Dir(strings.TrimPrefix(s.url, "sqlite:"))
+		test(t, s, func() []string {
+			found, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		})
+	})
+}
+
+func benchSchemas(t *testing.T, url string) []string {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, "select nspname::text from pg_namespace where nspname like 'later%'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestBench(t *testing.T) {
+	benchShells(t, func(t *testing.T, s *shell, places func() []string) {
+		t.Run("prints JSON that is complete, and nothing else", func(t *testing.T) {
+			r := decode[bench.Report](t, s.ok(smallBench("--json", "--hold-snapshot")...))
+			if !r.Complete || !r.Removed || len(r.Phases) != 6 || r.Phase(bench.Drain).Jobs != 1000 || r.Settings.Jobs != 1000 {
+				t.Errorf("got %+v", r)
+			}
+		})
+		t.Run("prints a summary", func(t *testing.T) {
+			out := s.ok(smallBench("--quiet", "--phases", "drain,trickle", "--tenants", "3", "--no-log")...)
+			for _, want := range []string{
+				"1 worker x 50 slots; payload 110 bytes, job log off, 3 tenants\n", "\nbulk     1000  ", "\ndrain    1000  ", "\ntrickle     4  ",
+				"enqueued to started", "client CPU  a job's CPU time in this process",
+			} {
+				if !strings.Contains(out, want) {
+					t.Errorf("got %s, want %q in it", out, want)
+				}
+			}
+			for _, not := range []string{"singles", "steady", "null", "%!"} {
+				if strings.Contains(out, not) {
+					t.Errorf("got %s, want no %q in it", out, not)
+				}
+			}
+		})
+		t.Run("tells what it does in lines, where there is no terminal", func(t *testing.T) {
+			r := s.run(smallBench("--phases", "bulk", "--backlog", "10")...)
+			want := regexp.MustCompile(`^enqueueing ready jobs that wait beside\nbulk\nbulk: 1000 jobs, [0-9,]+ a second\nremoving [^\n]+\n$`)
+			if r.code != 0 || !want.MatchString(r.err) {
+				t.Errorf("got %d, %q", r.code, r.err)
+			}
+		})
+		if left := places(); len(left) != 0 {
+			t.Errorf("got %q, want nothing", left)
+		}
+	})
+}
+
+func TestBenchEndsBySignal(t *testing.T) {
+	benchShells(t, func(t *testing.T, s *shell, places func() []string) {
+		for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+			p := s.start("bench", "--jobs", "1000", "--phases", "bulk,steady", "--for", "1h", "--rate", "100")
+			eventually(t, "the third phase", func() bool { return strings.Contains(p.err.String(), "\nsteady\n") })
+			if got := places(); len(got) != 1 {
+				t.Errorf("got the places %q, want one", got)
+			}
+			p.signal(sig)
+			if got := p.wait(); got != want {
+				t.Errorf("got the exit code %d, want %d", got, want)
+			}
+			if out := p.out.String(); !strings.Contains(out, "\nbulk   1000 ") || !strings.Contains(out, "not complete") {
+				t.Errorf("got %s, want the phase that had ended", out)
+			}
+			if left := places(); len(left) != 0 {
+				t.Errorf("got %q, want nothing", left)
+			}
+		}
+	})
+}
+
+// A run that was killed leaves what it made; the next one says so, and --clean
+// removes it.
+func TestBenchIsKilled(t *testing.T) {
+	benchShells(t, func(t *testing.T, s *shell, places func() []string) {
+		p := s.start("bench", "--phases", "steady", "--for", "1h", "--rate", "10")
+		eventually(t, "the phase", func() bool { return strings.Contains(p.err.String(), "steady\n") })
+		place := places()
+		if len(place) != 1 {
+			t.Fatalf("got the places %q, want one", place)
+		}
+		name := filepath.Base(place[0])
+		if got := s.ok("bench", "--clean"); !strings.Contains(got, name+": its run still goes on") {
+			t.Errorf("got %q, want that it is in use", got)
+		}
+		p.signal(syscall.SIGKILL)
+		p.wait()
+		eventually(t, "its run is known to be over", func() bool {
+			return strings.Contains(s.ok(smallBench("--phases", "bulk", "--quiet")...), "an earlier run has left "+place[0])
+		})
+		view := decode[cleanView](t, s.ok("bench", "--clean", "--json"))
+		if len(view.Removed) != 1 || view.Removed[0] != place[0] || len(view.InUse) != 0 {
+			t.Errorf("got %+v, want %s removed", view, place[0])
+		}
+		if left := places(); len(left) != 0 {
+			t.Errorf("got %q, want nothing", left)
+		}
+		if got := s.ok("bench", "--clean"); got != "no run has left anything\n" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestBenchFails(t *testing.T) {
+	s := newShell(t)
+	t.Run("a wrong flag", func(t *testing.T) {
+		for _, c := range []struct {
+			args  []string
+			words []string
+		}{
+			{[]string{"--phases", "drian"}, []string{`--phases has "drian"`, `did you mean "drain"?`, "bulk, drain, singles, steady, trickle"}},
+			{[]string{"--jobs", "0"}, []string{"--jobs is 0; it goes from 1"}},
+			{[]string{"--payload", "10"}, []string{"--payload is 10; it goes from 40"}},
+			{[]string{"--for", "0s"}, []string{"--for is 0s"}},
+			{[]string{"--rate", "1000000", "--for", "1h"}, []string{"--rate 1000000 for 1h0m0s is 3600000000 jobs; at most"}},
+			{[]string{"--schema", "jobs"}, []string{"--schema is of no use here"}},
+			{[]string{"--db", "postgress://h/d"}, []string{`did you mean "postgres"?`}},
+		} {
+			s.fails(exitUsage, c.words, append([]string{"bench"}, c.args...)...)
+		}
+	})
+	t.Run("a server that is not there", func(t *testing.T) {
+		s.fails(exitUnavailable, []string{"does the database run"}, "bench", "--db", "postgres://bob@127.0.0.1:1/db")
+		s.fails(exitUnavailable, []string{"does the database run"}, "bench", "--clean", "--db", "postgres://bob@127.0.0.1:1/db")
+	})
+	t.Run("a database that is not there", func(t *testing.T) {
+		url := strings.Replace(testdb.Postgres(t), "/postgres?", "/nosuchdb?", 1)
+		s.fails(exitUnavailable, []string{`database "nosuchdb" does not exist`}, "bench", "--db", url)
+	})
+	t.Run("a disk that is too small", func(t *testing.T) {
+		args := []string{"bench", "--jobs", "100000000", "--payload", "1000000"}
+		s.fails(exitFailed, []string{"cannot run the benchmark here", "fewer --jobs take less", "nothing was changed"}, args...)
+		if view := problemOf(t, s.run(append(args, "--json")...)); view.Error.Code != "refused" {
+			t.Errorf("got %+v, want the code refused", view)
+		}
+	})
+	t.Run("a time that is too short, with what has been measured", func(t *testing.T) {
+		r := s.run("bench", "--jobs", "100", "--phases", "bulk,steady", "--for", "1h", "--rate", "10", "--timeout", "3s", "--json")
+		report := decode[bench.Report](t, r.out)
+		view := problemOf(t, r)
+		if r.code != exitFailed || report.Complete || !report.Removed || report.Phase(bench.Bulk) == nil || !strings.Contains(view.Error.Message, "--timeout") {
+			t.Errorf("got %d, %+v and %+v", r.code, report, view)
+		}
+	})
+	if left, err := os.ReadDir(filepath.Dir(strings.TrimPrefix(s.url, "sqlite:"))); err != nil || len(left) != 0 {
+		t.Errorf("got %v, %v, want nothing left", left, err)
+	}
+}
+
+func TestBenchProgress(t *testing.T) {
+	s := newShell(t)
+	out := onTerminal(t, s, smallBench("--no-color", "--jobs", "20000", "--phases", "bulk,trickle")...)
+	for _, want := range []string{"bulk", "%", "trickle: 4 jobs", "enqueued to started"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got %q, want %q in it", out, want)
+		}
+	}
+}
+
+// The checks know good from bad.
+func TestBenchVerdicts(t *testing.T) {
+	a := &App{}
+	a.complete()
+	report := func(hot, commits, wal, cpu, cpuHeld float64, pages int64) *bench.Report {
+		return &bench.Report{
+			Settings: bench.Settings{PayloadBytes: bench.DefaultPayload, Log: true},
+			Phases: []*bench.Result{
+				{Name: bench.Bulk, Cost: bench.Cost{WAL: new(wal / 2)}},
+				{Name: bench.Drain, Cost: bench.Cost{HOT: &hot, Commits: &commits, WAL: new(wal / 2), ServerCPU: &cpu, FullPages: &pages}},
+				{Name: bench.DrainHeld, Cost: bench.Cost{ServerCPU: &cpuHeld}},
+			},
+		}
+	}
+	good := strings.Join(a.benchVerdicts(report(0.99, 0.02, 900, 10, 13, 0)).Lines(0, nil), "\n")
+	if got := strings.Count(good, "  good\n") + strings.Count(good+"\n", "times  good\n"); strings.Contains(good, "more:") || strings.Contains(good, "less:") || got < 4 {
+		t.Errorf("got %s, want four times good", good)
+	}
+	bad := strings.Join(a.benchVerdicts(report(0.98, 0.03, 901, 10, 14, 7)).Lines(0, nil), "\n")
+	for _, want := range []string{"98.0%", "less: claims write to the indexes", "0.0300", "more: too few jobs share one", "901 B", "7 full pages are in it", "1.40 times", "more: the claims read dead rows"} {
+		if !strings.Contains(bad, want) {
+			t.Errorf("got %s, want %q in it", bad, want)
+		}
+	}
+	if n := a.benchVerdicts(&bench.Report{}).Len(); n != 0 {
+		t.Errorf("got %d checks of nothing", n)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 999.4: "999", 999.5: "1,000", 12345: "12,345", 1234567: "1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%v: got %s, want %s", n, got, want)
+		}
+	}
+}
