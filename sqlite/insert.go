@@ -48,7 +48,9 @@ func insert(tx transaction, jobs []later.NewJob) ([]later.Enqueued, error) {
 		for len(jobs) >= n {
 			args := make([]any, 0, 11*n)
 			for _, j := range jobs[:n] {
-				args = append(args, j.Queue, j.Priority, j.Tenant, j.Kind, dueAt(j, now), j.MaxAttempts,
+				runAt := dueAt(j, now)
+				wakeIfSoon(tx, j.Queue, runAt, now)
+				args = append(args, j.Queue, j.Priority, j.Tenant, j.Kind, runAt, j.MaxAttempts,
 					durationMillis(j.Timeout), expiryOf(j, now), now, writeHeaders(j.Headers), string(j.Payload))
 			}
 			result, err := tx.exec(insertJobs[n], args...)
@@ -64,14 +66,20 @@ func insert(tx transaction, jobs []later.NewJob) ([]later.Enqueued, error) {
 			if err != nil {
 				return nil, err
 			}
-			for i, j := range jobs[:n] {
-				tx.wake(j.Queue)
+			for i := range n {
 				done = append(done, later.Enqueued{ID: last - int64(n-1-i)})
 			}
 			jobs = jobs[n:]
 		}
 	}
 	return done, nil
+}
+
+// wakeIfSoon wakes for a job that is due now or soon.
+func wakeIfSoon(tx transaction, queue string, runAt, now int64) {
+	if runAt <= now+later.WakeAhead.Milliseconds() {
+		tx.wake(queue)
+	}
 }
 
 // dueAt is the run_at of a new job; one that has passed is now.

@@ -114,10 +114,10 @@ func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	}
 	switch st.Outcome {
 	case later.OutcomeRetry:
-		tx.wake(l.queue)
+		wakeIfSoon(tx, l.queue, after(now, st.Delay), now)
 		err = changed(tx.exec(updateRetry, after(now, st.Delay), writeErrors(st.Errors), lease.ID, lease.Token))
 	case later.OutcomeSnoozed:
-		tx.wake(l.queue)
+		wakeIfSoon(tx, l.queue, after(now, st.Delay), now)
 		err = changed(tx.exec(updateSnoozed, after(now, st.Delay), lease.ID, lease.Token))
 	case later.OutcomeDead:
 		err = bury(tx, st, now)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -16,7 +15,8 @@ var _ later.Waker = (*Store)(nil)
 // another process or plain SQL, shows in the file and is told within 25 ms;
 // they are not asked which queue it was for. On Windows, where the times of an
 // open file are not kept up to date, Waiting says that the worker has to poll. In
-// a database in memory, plain SQL outside of a transaction is not noticed.
+// a database in memory, plain SQL outside of a transaction is not noticed. Several
+// workers of one process are told at once: their claims take turns anyway.
 func (s *Store) Watch(worker string, queues []string) later.Watch {
 	return s.watches.add(queues)
 }
@@ -77,7 +77,7 @@ func (one *watch) Waiting(ctx context.Context) (heard bool, err error) {
 	case w.closed:
 		return false, later.ErrClosed
 	case one.closed:
-		return false, errors.New("the watch was closed")
+		return false, nil
 	case one.waiting:
 		return w.heard, nil
 	}

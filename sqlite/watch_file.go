@@ -66,11 +66,11 @@ func (w *watches) look() {
 	}
 	w.looks++
 	state, err := w.file.state()
-	w.heard = err == nil && w.file.reliable()
-	if err != nil || w.seen.changed(state) {
+	heard := err == nil && w.file.reliable()
+	if heard != w.heard || heard && w.seen.changed(state) {
 		w.tell(nil)
 	}
-	w.seen = state
+	w.seen, w.heard = state, heard
 }
 
 // ensureLooker has somebody look at the file while somebody waits. It needs mu.

@@ -132,6 +132,8 @@ func TestWatchOfThisProcess(t *testing.T) {
 		{"an enqueue wakes", nil, func(t *testing.T, s *Store) { enqueue(t, s, later.Options{}) }, true},
 		{"an enqueue for later wakes, so that the wait can be shortened", nil,
 			func(t *testing.T, s *Store) { enqueue(t, s, later.Options{Delay: time.Second}) }, true},
+		{"an enqueue for much later does not wake", nil,
+			func(t *testing.T, s *Store) { enqueue(t, s, later.Options{Delay: later.WakeAhead + time.Second}) }, false},
 		{"an enqueue into another queue does not wake", nil,
 			func(t *testing.T, s *Store) { enqueue(t, s, later.Options{Queue: "elsewhere"}) }, false},
 		{"an enqueue that is refused does not wake", nil, func(t *testing.T, s *Store) {
@@ -141,6 +143,10 @@ func TestWatchOfThisProcess(t *testing.T) {
 		}, false},
 		{"a retry wakes", func(t *testing.T, s *Store) { enqueue(t, s, later.Options{}) },
 			func(t *testing.T, s *Store) { settle(t, s, later.Settlement{Outcome: later.OutcomeRetry}) }, true},
+		{"a retry much later does not wake", func(t *testing.T, s *Store) { enqueue(t, s, later.Options{}) },
+			func(t *testing.T, s *Store) {
+				settle(t, s, later.Settlement{Outcome: later.OutcomeRetry, Delay: later.WakeAhead + time.Second})
+			}, false},
 		{"a snooze wakes", func(t *testing.T, s *Store) { enqueue(t, s, later.Options{}) },
 			func(t *testing.T, s *Store) { settle(t, s, later.Settlement{Outcome: later.OutcomeSnoozed}) }, true},
 		{"a release wakes", func(t *testing.T, s *Store) { enqueue(t, s, later.Options{}) },
@@ -328,8 +334,8 @@ func TestWatchEnds(t *testing.T) {
 		w := waitingFor(t, s)
 		w.Close()
 		w.Close()
-		if _, err := w.Waiting(t.Context()); err == nil {
-			t.Error("Waiting after Close: no error")
+		if heard, err := w.Waiting(t.Context()); heard || err != nil {
+			t.Errorf("Waiting after Close: %v, %v, want false", heard, err)
 		}
 		if _, err := s.Insert(t.Context(), job()); err != nil {
 			t.Fatal(err)
