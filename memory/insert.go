@@ -19,7 +19,7 @@ func (s *Store) Insert(ctx context.Context, jobs []later.NewJob) ([]later.Enqueu
 	done := make([]later.Enqueued, len(jobs))
 	for i, n := range jobs {
 		s.lastID++
-		s.add(newJob(s.lastID, n, now))
+		s.add(newJob(s.lastID, n, now), now)
 		done[i].ID = s.lastID
 	}
 	return done, nil

@@ -50,6 +50,7 @@ type Store struct {
 	dead    map[int64]*deadJob
 	log     map[int64][]later.LogEntry // by job, oldest first
 	workers map[string]later.WorkerInfo
+	watches []*watch // those that wait
 }
 
 // latest is the last run_at that can be stored: the Horizon in the databases'
@@ -156,7 +157,7 @@ func (s *Store) held(l later.Lease) *job {
 }
 
 // add makes j a waiting job.
-func (s *Store) add(j *job) {
+func (s *Store) add(j *job, now time.Time) {
 	s.jobs[j.ID] = j
 	q := s.ready[j.Queue]
 	if q == nil {
@@ -164,6 +165,7 @@ func (s *Store) add(j *job) {
 		s.ready[j.Queue] = q
 	}
 	q.add(j)
+	s.wake(j.Queue, j.RunAt, now)
 }
 
 // remove takes j out of the store.
@@ -177,11 +179,12 @@ func (s *Store) remove(j *job) {
 }
 
 // move changes the job's run_at and its place in the queue with it.
-func (s *Store) move(j *job, runAt time.Time) {
+func (s *Store) move(j *job, runAt, now time.Time) {
 	q := s.ready[j.Queue]
 	q.remove(j)
 	j.RunAt = runAt
 	q.add(j)
+	s.wake(j.Queue, runAt, now)
 }
 
 // record finishes an attempt in the log.

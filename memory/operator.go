@@ -25,7 +25,7 @@ func (s *Store) Retry(ctx context.Context, id int64) error {
 		return fmt.Errorf("retry job %d: %w", id, err)
 	}
 	if j.RunAt.After(now) { // a job that waits already keeps its place
-		s.move(j, now)
+		s.move(j, now, now)
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func (s *Store) revive(d *deadJob, now time.Time) {
 	j := &job{Record: d.Record}
 	j.Attempt, j.Failures, j.Crashes, j.RunAt, j.ExpiresAt = 0, 0, 0, now, time.Time{}
 	j.Generation++
-	s.add(j)
+	s.add(j, now)
 }
 
 // idle returns a job that waits.

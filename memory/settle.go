@@ -58,12 +58,13 @@ func (s *Store) settle(j *job, end later.Settlement, now time.Time) {
 	case later.OutcomeRetry:
 		j.lease, j.Errors, j.Crashes = nil, copyErrors(end.Errors), 0
 		j.Failures = min(j.Failures, later.UnlimitedAttempts-1) + 1
-		s.move(j, inTime(now.Add(end.Delay)))
+		s.move(j, inTime(now.Add(end.Delay)), now)
 	case later.OutcomeSnoozed:
 		j.lease, j.Attempt, j.Crashes = nil, max(j.Attempt-1, 0), 0
-		s.move(j, inTime(now.Add(end.Delay)))
+		s.move(j, inTime(now.Add(end.Delay)), now)
 	case later.OutcomeReleased:
 		j.lease, j.Attempt = nil, max(j.Attempt-1, 0)
+		s.wake(j.Queue, j.RunAt, now)
 	}
 }
 

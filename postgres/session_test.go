@@ -144,7 +144,7 @@ func TestTimeZones(t *testing.T) {
 func TestPgBouncer(t *testing.T) {
 	t.Run("it passes the suite with default_query_exec_mode=exec", func(t *testing.T) {
 		shelf := newShelf(t, testdb.PgBouncer(t)+"&default_query_exec_mode=exec")
-		storetest.Run(t, func(t *testing.T) later.Store { return shelf.open(t) })
+		storetest.Run(t, func(t *testing.T) later.Store { return shelf.open(t) }, storetest.LackHearing)
 	})
 
 	for _, mode := range []string{"cache_describe", "simple_protocol"} {

@@ -105,7 +105,7 @@ released as (
   set attempt = greatest(j.attempt - 1, 0),
       lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
   where j.id = any(array(select h.id from held h where h.outcome = 'released'))
-  returning j.id
+  returning j.id, {schema}.wake(j.queue::text)
 ),
 logged as (
   insert into {schema}.job_log (job_id, started_at, attempt, queue, kind, tenant, outcome, worker, error)

@@ -116,6 +116,7 @@ hurried as (
   set run_at = now()
   from target t
   where j.id = t.id and not t.running and j.run_at > now()
+  returning {schema}.wake(j.queue::text)
 ),
 dead as (
   delete from {schema}.dead_job d

@@ -44,6 +44,8 @@ type Config struct {
 	// PoolSize bounds the store's own connections, which run jobs: claim,
 	// renew, settle and the like; 0 is [DefaultPoolSize].
 	PoolSize int
+	// NoListen has workers poll only: no connection for notifications is made.
+	NoListen bool
 	// Logger is told what nobody else is; nil is slog.Default().
 	Logger *slog.Logger
 }
@@ -64,6 +66,8 @@ type Store struct {
 	pool     *pgxpool.Pool
 	ownsPool bool
 	marks    marks
+	claims   sync.Map // the statements of claims, see claimSQL
+	ear      *ear
 
 	insertSQL string
 	shared    *combine.Combiner[newRow, later.Enqueued] // nil: each call by itself
@@ -146,6 +150,7 @@ func New(pool *pgxpool.Pool, config Config) (*Store, error) {
 		log:    config.Logger,
 		pool:   pool,
 	}
+	s.ear = newEar(s)
 	s.Client = later.NewClient(s)
 	s.insertSQL = s.sql(insertRows)
 	s.share()
@@ -211,6 +216,7 @@ func (s *Store) Close() error {
 	runtime, again := s.runtime, s.closed
 	s.closed, s.runtime = true, nil
 	s.mu.Unlock()
+	s.ear.close()
 	if s.shared != nil {
 		s.shared.Close()
 	}

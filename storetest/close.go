@@ -26,6 +26,7 @@ func testClose(t *testing.T, open Open) {
 		}{
 			{"Insert", func() error { _, err := w.store.Insert(w.ctx, []later.NewJob{job}); return err }},
 			{"Claim", func() error { _, err := w.store.Claim(w.ctx, ask(1)); return err }},
+			{"NextDue", func() error { _, _, err := w.store.NextDue(w.ctx, []string{queue}, []string{kind}); return err }},
 			{"Sweep", func() error { _, err := w.store.Sweep(w.ctx, seek(1, true)); return err }},
 			{"Renew", func() error { _, err := w.store.Renew(w.ctx, []later.Lease{lease}, long); return err }},
 			{"CancelRequests", func() error { _, err := w.store.CancelRequests(w.ctx, []later.Lease{lease}); return err }},

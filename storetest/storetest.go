@@ -17,9 +17,11 @@
 //	counted    attempts, crashes and generations are right
 //	found      a job that may be taken is found, whatever surrounds it
 //	shown      what people see is what is stored
+//	woken      who waits for a job learns that it is there
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/later-queue/later"
@@ -35,17 +37,29 @@ type Open func(t *testing.T) later.Store
 // A store may remember how far its claims have got and begin there. Jobs that
 // come in behind that (given back, lost, committed late) it finds not with the
 // next claim but soon; so the suite claims them until they come.
-func Run(t *testing.T, open func(t *testing.T) later.Store) {
+//
+// A store wakes workers that wait, as a [later.Waker], unless lacks says otherwise.
+func Run(t *testing.T, open func(t *testing.T) later.Store, lacks ...Lack) {
+	parts := slices.Clone(parts)
+	switch {
+	case slices.Contains(lacks, LackWaker):
+	case slices.Contains(lacks, LackHearing):
+		parts = append(parts, part{"deaf", testDeaf})
+	default:
+		parts = append(parts, part{"wake", testWake})
+	}
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) { part.run(t, open) })
 	}
 }
 
-// parts is the contract, a file for each.
-var parts = []struct {
+type part struct {
 	name string
 	run  func(t *testing.T, open Open)
-}{
+}
+
+// parts is the contract, a file for each.
+var parts = []part{
 	{"insert", testInsert},
 	{"payload", testPayload},
 	{"names", testNames},
@@ -60,6 +74,7 @@ var parts = []struct {
 	{"dead", testDead},
 	{"list", testList},
 	{"options", testOptions},
+	{"due", testDue},
 	{"workers", testWorkers},
 	{"maintain", testMaintain},
 	{"close", testClose},

@@ -1,0 +1,2 @@
+-- oldest program: 1
+-- The ready index stays as it is.

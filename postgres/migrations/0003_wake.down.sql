@@ -1,0 +1,3 @@
+drop trigger job_added on {schema}.job;
+drop function {schema}.job_added;
+drop function {schema}.wake;
