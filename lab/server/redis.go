@@ -217,13 +217,18 @@ func (r *Redis) info(ctx context.Context, section string) (map[string]string, er
 	if err != nil {
 		return nil, fmt.Errorf("info %s: %w", section, err)
 	}
+	return parseInfo(text), nil
+}
+
+// parseInfo reads lines of a name, a colon and a value; others are headings.
+func parseInfo(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			info[name] = value
 		}
 	}
-	return info, nil
+	return info
 }
 
 // freePort returns a port of 127.0.0.1 on which nobody listens.
