@@ -14,6 +14,11 @@ type recordingStore struct {
 	log *recorder
 }
 
+// Watch implements [later.Waker], as both stores do: a worker looks for it.
+func (s *recordingStore) Watch(worker string, queues []string) later.Watch {
+	return s.Store.(later.Waker).Watch(worker, queues)
+}
+
 func (s *recordingStore) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Claimed, error) {
 	sent := now()
 	jobs, err := s.Store.Claim(ctx, req)
