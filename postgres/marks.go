@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,6 +92,47 @@ func (m *marks) clock() time.Time {
 	return time.Now()
 }
 
+// none reports whether no marks are kept for the queues of a claim, so that it need not
+// tell how far it has come.
+func (m *marks) none(req later.ClaimRequest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.lanes) == 0 {
+		return true
+	}
+	kinds := kindsKey(req.Kinds)
+	return !slices.ContainsFunc(req.Queues, func(q later.QueueLimit) bool {
+		return m.lanes[laneKey{kinds, q.Queue}] != nil
+	})
+}
+
+// afterQuick notes that a claim without marks took long, if it did. It cannot say where.
+func (m *marks) afterQuick(req later.ClaimRequest, elapsed time.Duration, jobs int) {
+	if !isSlow(elapsed, jobs, len(req.Queues)*len(req.Kinds)) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.makeRoom()
+	for _, q := range req.Queues {
+		if key := (laneKey{kindsKey(req.Kinds), q.Queue}); m.lanes[key] == nil {
+			m.lanes[key] = &lane{}
+		}
+	}
+}
+
+// isSlow reports whether a look that found so many jobs in so many lanes took long.
+func isSlow(elapsed time.Duration, jobs, lanes int) bool {
+	return elapsed > slowLook+time.Duration(jobs)*slowRow+time.Duration(lanes)*slowLane
+}
+
+// makeRoom prepares the map for a new lane. The lock is held.
+func (m *marks) makeRoom() {
+	if m.lanes == nil || len(m.lanes) > maxLanes {
+		m.lanes = map[laneKey]*lane{}
+	}
+}
+
 // before returns where a claim is to start, and for which of its queues that is
 // the head.
 func (m *marks) before(req later.ClaimRequest) (arrays markArrays, head []bool) {
@@ -98,7 +140,7 @@ func (m *marks) before(req later.ClaimRequest) (arrays markArrays, head []bool) 
 	defer m.mu.Unlock()
 	head = make([]bool, len(req.Queues))
 	arrays.blind = make([]bool, len(req.Queues))
-	if len(m.lanes) == 0 {
+	if len(m.lanes) == 0 || req.Thorough {
 		for i := range head {
 			head[i] = true
 		}
@@ -122,15 +164,13 @@ func (m *marks) before(req later.ClaimRequest) (arrays markArrays, head []bool) 
 
 // after records how far a claim has got, if it is worth remembering.
 func (m *marks) after(req later.ClaimRequest, head []bool, s seen, jobs []*later.Claimed) {
-	slow := s.elapsed > slowLook+time.Duration(len(jobs))*slowRow+time.Duration(len(s.nrs)*len(req.Kinds))*slowLane
+	slow := isSlow(s.elapsed, len(jobs), len(s.nrs)*len(req.Kinds))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slow && len(m.lanes) == 0 {
 		return
 	}
-	if m.lanes == nil || len(m.lanes) > maxLanes {
-		m.lanes = map[laneKey]*lane{}
-	}
+	m.makeRoom()
 	last := lastOf(jobs)
 	kinds := kindsKey(req.Kinds)
 	for i, q := range req.Queues {

@@ -18,7 +18,7 @@ import (
 const begin = "begin isolation level read committed"
 
 // plan settles how the statements of workers are planned, whatever the
-// statistics say: through an index. A plan that was made on an empty or never
+// statistics say: through an index, and in its order. A plan that was made on an empty or never
 // analysed table, and kept, would otherwise read the whole table when it has
 // grown. The statements do their part: each look at the job table is by itself,
 // with one index that fits, and is not joined to anything but by ctid. Without
@@ -29,6 +29,7 @@ const begin = "begin isolation level read committed"
 const plan = `
 select set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_sort', 'off', true),
        set_config('jit', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true)`
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -136,11 +137,19 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 			req.Suspect, req.Queues, req.Kinds, req.Worker, req.Token, micros(req.Lease), !s.config.NoLog,
 		},
 	}, func(row pgx.CollectableRow) (*later.Claimed, error) {
-		var r claimedRow
-		if err := row.Scan(r.dest()...); err != nil {
+		var r recordRow
+		c := &later.Claimed{}
+		var lostAt *time.Time
+		var holder *string
+		if err := row.Scan(append(r.dest(), &c.Doom, &lostAt, &holder)...); err != nil {
 			return nil, err
 		}
-		return r.claimed(s, req.Token), nil
+		c.Record, c.LostAt = r.record(s), timeOrZero(lostAt)
+		c.Lease = later.Lease{ID: c.ID, Token: req.Token}
+		if holder != nil {
+			c.LostWorker = *holder
+		}
+		return c, nil
 	})
 	if err != nil {
 		return nil, err
