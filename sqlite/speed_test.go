@@ -1,13 +1,17 @@
 package sqlite
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/worker"
 )
 
 // payload has the size that the benchmarks use.
@@ -248,5 +252,30 @@ func TestHeldSnapshot(t *testing.T) {
 	}
 	if err := tx.QueryRow(countJobs).Scan(&n); err != nil || n != jobs {
 		t.Errorf("the old snapshot sees %d jobs, %v, want %d", n, err, jobs)
+	}
+}
+
+// The same through the worker, which claims ahead and ends together what has
+// ended: also with few slots.
+func TestWorkerBudget(t *testing.T) {
+	const jobs = 5000
+	s, path := openFile(t)
+	onWriter(t, s, func(tx *writeTx) error { return tx.script("pragma wal_autocheckpoint = 0") })
+	insertJobsOf(t, s, jobs)
+	before := commits(t, path)
+	handlers := later.NewHandlers()
+	later.HandleRaw(handlers, "work", later.HandlerConfig{}, func(context.Context, *later.Job[json.RawMessage]) error { return nil })
+	w, err := worker.New(s, handlers, worker.Config{Concurrency: 10, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := count(t, s, countJobs); left != 0 {
+		t.Errorf("%d jobs left, want 0", left)
+	}
+	if got, most := commits(t, path)-before, jobs/50; got > most {
+		t.Errorf("%d commits, want at most %d (0.02 a job; 19 to 22 measured)", got, most)
 	}
 }
