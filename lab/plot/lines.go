@@ -33,7 +33,7 @@ type Point struct {
 const (
 	linesHeight = 400.0
 	bottom      = 52.0 // room for the labels of the x axis
-	marked      = 12   // up to so many points are marked, one by one
+	marked      = 12   // the points are marked where no curve has more
 )
 
 // SVG is the picture.
@@ -50,8 +50,12 @@ func (l Lines) SVG() []byte {
 		curves[i] = l.Series[i].curve(x, y)
 		l.Series[i].band(c, x, y)
 	}
+	longest := 0
+	for _, s := range l.Series {
+		longest = max(longest, len(s.Points))
+	}
 	for _, i := range order {
-		curves[i].draw(c)
+		curves[i].draw(c, longest <= marked)
 	}
 	nameAtEnds(c, curves, area)
 	return c.end()
@@ -166,7 +170,7 @@ func (s Series) band(c *canvas, x, y scale) {
 	}
 }
 
-func (k curve) draw(c *canvas) {
+func (k curve) draw(c *canvas, mark bool) {
 	if len(k.at) == 0 {
 		return
 	}
@@ -179,7 +183,7 @@ func (k curve) draw(c *canvas) {
 		class += " dashed"
 	}
 	fmt.Fprintf(c, `<polyline class="%s" points="%s"/>`+"\n", class, strings.Join(path, " "))
-	if len(k.at) > marked {
+	if !mark {
 		return
 	}
 	radius := 3.5

@@ -116,8 +116,8 @@ func TestLines(t *testing.T) {
 		for x := range 20 {
 			l.Series[0].Points = append(l.Series[0].Points, Point{X: 2e6 + float64(x), Y: 1e4})
 		}
-		if got, want := strings.Count(string(l.SVG()), "<circle"), 4; got != want {
-			t.Errorf("%d marks, want %d", got, want)
+		if got := strings.Count(string(l.SVG()), "<circle"); got != 0 {
+			t.Errorf("%d marks beside a curve of many points, want none", got)
 		}
 	})
 	t.Run("no coordinate is missing, infinite or outside of the picture", func(t *testing.T) {
