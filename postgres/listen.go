@@ -28,6 +28,9 @@ const (
 	noncePrefix = "!"
 )
 
+var errQueueFull = errors.New("the server's queue of notifications is half full, so nobody notifies: " +
+	"some session listens and does not end its transaction")
+
 var errDeaf = errors.New("a notification to oneself did not arrive in time, as behind PgBouncer in transaction mode; " +
 	"give later a direct connection, or set NoListen")
 
@@ -240,7 +243,7 @@ func (h *hearing) send(ctx context.Context, nonce string) {
 		name: "notify oneself", sql: proveHearing, args: []any{channel(h.ear.store.schema), nonce},
 	}, pgx.RowToStructByPos[answer])
 	if err == nil && len(rows) == 1 && !rows[0].Sent {
-		err = errors.New("the server's queue of notifications is half full, so nobody notifies; some session listens and does not end its transaction")
+		err = errQueueFull
 	}
 	h.ear.mu.Lock()
 	defer h.ear.mu.Unlock()
@@ -257,12 +260,15 @@ func (h *hearing) send(ctx context.Context, nonce string) {
 	}
 }
 
-// judge is the error of a proof that failed.
+// judge is the error of a proof that failed. One that could not be sent says nothing
+// about a connection that was well: it is tried again soon.
 func (h *hearing) judge() error {
 	h.ear.mu.Lock()
 	defer h.ear.mu.Unlock()
 	switch {
 	case h.proof.nonce == "":
+	case h.proof.sent != nil && h.proven && !errors.Is(h.proof.sent, errQueueFull):
+		h.proof = proof{at: time.Now().Add(h.ear.proofTime)}
 	case h.proof.sent != nil:
 		return h.proof.sent
 	case time.Until(h.proof.at) <= 0:

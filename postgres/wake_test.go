@@ -264,6 +264,31 @@ func TestOpenTransactionKeepsNoWakeUps(t *testing.T) {
 	}
 }
 
+// Each lock has a place in the server's memory, which has room for some thousands.
+func TestLongTransactionTakesOneLock(t *testing.T) {
+	d := open(t, postgres.Config{})
+	spy := d.spy()
+	d.waits("default", "mail")
+	d.do("begin")
+	for range 10 {
+		for _, queue := range []string{"default", "mail"} {
+			d.do(fmt.Sprintf("insert into %s (kind, queue) values ('work', $1)", d.table("job")), queue)
+		}
+		d.do("select pg_sleep(0.011)") // the next hundredth of a second
+	}
+	if got := ask[int](d, `select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`); got > 2 {
+		t.Errorf("got %d locks, want one for each queue", got)
+	}
+	d.do("commit")
+	if got := spy.heard(); got != "default mail" {
+		t.Errorf("got notifications for %q", got)
+	}
+	d.do(fmt.Sprintf("insert into %s (kind) values ('work')", d.table("job")))
+	if got := spy.heard(); got != "default" {
+		t.Errorf("the next transaction: got notifications for %q", got)
+	}
+}
+
 // Case 172: names that need quotes, and two that differ in case only.
 func TestChannelOfOddSchemas(t *testing.T) {
 	url := testdb.Postgres(t)

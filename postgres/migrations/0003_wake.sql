@@ -14,7 +14,9 @@
 -- insert while a worker waits, 494 commits a second instead of 4,193. So only one
 -- transaction at a time notifies a queue, and does for all that come meanwhile: 3,910.
 -- The time is part of that lock's key, so that a transaction which stays open keeps
--- wake-ups from those only who came within the same hundredth of a second.
+-- wake-ups from those only who came within the same hundredth of a second; and a
+-- transaction notes in a setting of its own what it has notified, so that it takes one
+-- such lock for each queue, however many inserts it has.
 --
 -- None of it needs any right but the one to insert: the trigger's function calls no
 -- other function of this schema, and reads no table.
@@ -56,9 +58,11 @@ begin
        end)
       -- A full queue of notifications would fail the commit.
       and pg_notification_queue_usage() < 0.5
+      and strpos(coalesce(current_setting('later.woken', true), ''), '{schema}.' || one || ' ') = 0
       and pg_try_advisory_xact_lock(hashtextextended(
         'later wakes {schema} ' || one, (extract(epoch from clock_timestamp()) * 100)::bigint)) then
-      perform pg_notify('later_' || left(encode(sha256('{schema}'), 'hex'), 16), one);
+      perform pg_notify('later_' || left(encode(sha256('{schema}'), 'hex'), 16), one),
+        set_config('later.woken', coalesce(current_setting('later.woken', true), '') || '{schema}.' || one || ' ', true);
     end if;
   end loop;
   return null;
@@ -89,9 +93,11 @@ begin
        else current_setting('max_prepared_transactions') = '0'
      end)
     and pg_notification_queue_usage() < 0.5
+    and strpos(coalesce(current_setting('later.woken', true), ''), '{schema}.' || queue || ' ') = 0
     and pg_try_advisory_xact_lock(hashtextextended(
       'later wakes {schema} ' || queue, (extract(epoch from clock_timestamp()) * 100)::bigint)) then
-    perform pg_notify('later_' || left(encode(sha256('{schema}'), 'hex'), 16), queue);
+    perform pg_notify('later_' || left(encode(sha256('{schema}'), 'hex'), 16), queue),
+      set_config('later.woken', coalesce(current_setting('later.woken', true), '') || '{schema}.' || queue || ' ', true);
   end if;
 end
 $$;
