@@ -120,7 +120,7 @@ func (b *bench) singles(ctx context.Context) error {
 				}
 			})
 		}
-		b.tick(ctx, &callers, Step{Name: "singles", Phase: Singles}, &done)
+		b.tick(&callers, Step{Name: "singles", Phase: Singles}, &done)
 		r.DurationMS = ms(time.Since(begin))
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (b *bench) singles(ctx context.Context) error {
 }
 
 // tick tells the progress until the goroutines have ended.
-func (b *bench) tick(_ context.Context, running *sync.WaitGroup, s Step, done *atomic.Int64) {
+func (b *bench) tick(running *sync.WaitGroup, s Step, done *atomic.Int64) {
 	ended := make(chan struct{})
 	go func() {
 		running.Wait()

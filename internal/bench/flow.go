@@ -95,7 +95,7 @@ func (b *bench) flow(ctx context.Context, name Phase, jobs int, produce func(ctx
 		producing.Go(func() {
 			failure = produce(ctx, func(seq int) error { return b.enqueueOne(ctx, store, l, seq, &enqueued) })
 		})
-		b.tick(ctx, &producing, Step{Name: string(name), Phase: name, Total: int64(jobs)}, &enqueued)
+		b.tick(&producing, Step{Name: string(name), Phase: name, Total: int64(jobs)}, &enqueued)
 		took := time.Since(begin)
 		if failure != nil {
 			return failure

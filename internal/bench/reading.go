@@ -50,6 +50,9 @@ func (b *bench) measure(ctx context.Context, name Phase, phase func(r *Result) e
 	if r.DurationMS > 0 {
 		r.Rate = float64(r.Jobs) / r.DurationMS * 1000
 	}
+	if saturates := name == Bulk || name == Drain || name == DrainHeld; saturates && r.DurationMS < briefMS {
+		r.note("it took only %.0f ms: more jobs give a rate that means more", r.DurationMS)
+	}
 	r.Cost = costOf(before, after, r.Jobs)
 	if n := r.Cost.Others; n != nil && *n > max(othersLimit, r.Jobs/100) {
 		r.note("others wrote %d rows meanwhile: WAL, commits and server CPU include that", *n)
@@ -58,6 +61,10 @@ func (b *bench) measure(ctx context.Context, name Phase, phase func(r *Result) e
 	b.step(Step{Name: string(name), Phase: name, Result: r})
 	return nil
 }
+
+// briefMS is how long a phase takes at least whose rate is worth something: the
+// start of the workers and the end of the last batch are in it. Chosen.
+const briefMS = 1000
 
 // othersLimit is how many rows are not worth a note: statistics, vacuum and the
 // worker's own housekeeping write a few into the catalogues. Chosen.

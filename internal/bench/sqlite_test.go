@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -102,7 +101,7 @@ func TestSQLiteLeftovers(t *testing.T) {
 			t.Errorf("%s: got %v, want that it is there: %v", folder, err, want)
 		}
 	}
-	if err := errors.Join(running.leave(ctx)); err != nil {
+	if err := running.leave(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -30,8 +30,8 @@ The phases:
   trickle  one job every 50 ms, with nothing else to do
 
 Each worker has a store and connections of its own, as in a process of its own. All of
-them, and those who enqueue, share the CPU time of this one process: when "client CPU"
-is near 100%, that is the limit, and not the database.
+them, and those who enqueue, share the CPU time of this one process: when "busy" is near
+100% for each CPU here, that is the limit, and not the database.
 
 The defaults are those of a worker and take about 45 s; docs/bench.md explains how to
 read the figures, and each field of --json. When a phase fails or the command is

@@ -104,17 +104,17 @@ var benchColumns = []struct {
 }{
 	{"jobs", 0, func(p *bench.Result) string { return strconv.FormatInt(p.Jobs, 10) }, ""},
 	{"jobs/s", 0, func(p *bench.Result) string { return grouped(p.Rate) }, ""},
-	{"server CPU", 6, func(p *bench.Result) string { return known(p.Cost.ServerCPU, "%.1f µs") },
-		"a job's CPU time in all processes of the database server"},
-	{"client CPU", 7, func(p *bench.Result) string { return known(p.Cost.ClientCPU, "%.1f µs") },
-		"a job's CPU time in this process: who enqueues, and the workers"},
-	{"busy", 1, busy, "how much of one CPU this process uses; at 100% of all CPUs here it is the limit"},
-	{"WAL", 5, func(p *bench.Result) string { return known(p.Cost.WAL, "%.0f B") }, "a job's part of the server's write-ahead log"},
+	{"server", 6, func(p *bench.Result) string { return known(p.Cost.ServerCPU, "%.1f µs") },
+		"CPU time of a job in all processes of the database server"},
+	{"client", 7, func(p *bench.Result) string { return known(p.Cost.ClientCPU, "%.1f µs") },
+		"CPU time of a job in this process: who enqueues, and the workers"},
+	{"busy", 1, busy, "this process, of one CPU; at 100% of each CPU here it is the limit"},
+	{"WAL", 5, func(p *bench.Result) string { return known(p.Cost.WAL, "%.0f B") }, "bytes of the server's write-ahead log for a job"},
 	{"written", 8, func(p *bench.Result) string { return known(p.Cost.Written, "%.0f B") }, "bytes written to files for a job"},
 	{"commits", 4, func(p *bench.Result) string { return known(p.Cost.Commits, "%.4f") },
-		"a job's part of the database's commits, each of which waits for the disk"},
+		"of the database for a job; each waits for the disk"},
 	{"HOT", 3, func(p *bench.Result) string { return percent(p.Cost.HOT) }, "updates of jobs that write no index"},
-	{"dead rows", 2, func(p *bench.Result) string { return count(p.Cost.DeadRows) }, "in the job table at the end, until a vacuum"},
+	{"dead", 2, func(p *bench.Result) string { return count(p.Cost.DeadRows) }, "rows in the job table at the end, until a vacuum"},
 }
 
 // benchRates also returns what the columns mean.
@@ -138,7 +138,7 @@ func (a *App) benchRates(r *bench.Report) (t *terminal.Table, legend []string) {
 			rows[i] = append(rows[i], texts[i])
 		}
 		if c.legend != "" {
-			legend = append(legend, fmt.Sprintf("  %-11s %s", c.title, c.legend))
+			legend = append(legend, fmt.Sprintf("  %-8s %s", c.title, c.legend))
 		}
 	}
 	t = terminal.NewTable(columns...)

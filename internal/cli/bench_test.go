@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/later-queue/later/internal/bench"
+	"github.com/later-queue/later/internal/terminal"
 	"github.com/later-queue/later/internal/testdb"
 )
 
@@ -72,7 +73,7 @@ func TestBench(t *testing.T) {
 			out := s.ok(smallBench("--quiet", "--phases", "drain,trickle", "--tenants", "3", "--no-log")...)
 			for _, want := range []string{
 				"1 worker x 50 slots; payload 110 bytes, job log off, 3 tenants\n", "\nbulk     1000  ", "\ndrain    1000  ", "\ntrickle     4  ",
-				"enqueued to started", "client CPU  a job's CPU time in this process",
+				"enqueued to started", "client   CPU time of a job in this process",
 			} {
 				if !strings.Contains(out, want) {
 					t.Errorf("got %s, want %q in it", out, want)
@@ -199,10 +200,17 @@ func TestBenchFails(t *testing.T) {
 
 func TestBenchProgress(t *testing.T) {
 	s := newShell(t)
+	s.url = testdb.Postgres(t)
 	out := onTerminal(t, s, smallBench("--no-color", "--jobs", "20000", "--phases", "bulk,trickle")...)
 	for _, want := range []string{"bulk", "%", "trickle: 4 jobs", "enqueued to started"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got %q, want %q in it", out, want)
+		}
+	}
+	_, summary, _ := strings.Cut(out, "PostgreSQL ")
+	for _, line := range strings.Split(summary, "\r\n")[1:] {
+		if got := terminal.Width(line); got > 80 && !strings.HasPrefix(line, "!") {
+			t.Errorf("got a line of %d columns, want at most 80: %s", got, line)
 		}
 	}
 }
@@ -230,6 +238,11 @@ func TestBenchVerdicts(t *testing.T) {
 		if !strings.Contains(bad, want) {
 			t.Errorf("got %s, want %q in it", bad, want)
 		}
+	}
+	large := report(1, 0, 3000, 10, 10, 0)
+	large.Settings.PayloadBytes = 2000
+	if got := strings.Join(a.benchVerdicts(large).Lines(0, nil), "\n"); strings.Contains(got, "WAL") {
+		t.Errorf("got %s, want nothing about the WAL of other payloads", got)
 	}
 	if n := a.benchVerdicts(&bench.Report{}).Len(); n != 0 {
 		t.Errorf("got %d checks of nothing", n)

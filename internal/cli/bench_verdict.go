@@ -37,10 +37,11 @@ func (a *App) benchVerdicts(r *bench.Report) *terminal.Table {
 		ok := *drain.Cost.Commits <= goodCommits
 		add("commits of a job in the drain", known(drain.Cost.Commits, "%.4f"), fmt.Sprintf("up to %v", goodCommits), ok, "more: too few jobs share one, try more --concurrency")
 	}
-	if bulk != nil && drain != nil && bulk.Cost.WAL != nil && drain.Cost.WAL != nil {
-		limit := float64(goodWAL + r.Settings.PayloadBytes - bench.DefaultPayload)
+	usual := r.Settings.PayloadBytes == bench.DefaultPayload // others change more than the insert
+	if usual && bulk != nil && drain != nil && bulk.Cost.WAL != nil && drain.Cost.WAL != nil {
+		limit := float64(goodWAL)
 		if !r.Settings.Log {
-			limit += goodWALWithout - goodWAL
+			limit = goodWALWithout
 		}
 		sum := *bulk.Cost.WAL + *drain.Cost.WAL
 		add("WAL of a job, bulk and drain", fmt.Sprintf("%.0f B", sum), fmt.Sprintf("up to %.0f B", limit), sum <= limit, fullPages(bulk, drain))
