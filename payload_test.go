@@ -324,6 +324,12 @@ func TestBuildChecksWhatArgsWriteThemselves(t *testing.T) {
 		if job, err := later.Build(sourArgs(text), later.Options{}); !errors.Is(err, later.ErrPayload) {
 			t.Errorf("MarshalJSON gives %q: got %q, %v, want it refused", text, job.Payload, err)
 		}
+		raw := later.RawArgs{JobKind: "sour", Payload: []byte(text)}
+		for _, args := range []later.Args{raw, &raw} {
+			if _, err := later.Build(args, later.Options{}); !errors.Is(err, later.ErrPayload) {
+				t.Errorf("%T of %q: got %v, want it refused", args, text, err)
+			}
+		}
 		args := struct {
 			sourKind
 			Raw json.RawMessage `json:"raw"`
