@@ -37,7 +37,7 @@ var (
 )
 
 // budgets are those that a run at full size shows. The ones that are counted by tests
-// alone are in the note "budgets".
+// alone are in the note "counted".
 var budgets = []budget{
 	{"wal", "WAL per job, enqueue + claim + settle, log off", "budgets", plain, nil, wholeWAL, 650, "B"},
 	{"wal-log", "… log on", "budgets", spot{"ours", "logged", "plain"}, nil, wholeWAL, 900, "B"},

@@ -15,7 +15,7 @@ import (
 	"github.com/later-queue/later/lab/data"
 )
 
-// notes are written by hand: intro.md, budgets.md, RACE.md for a race's section,
+// notes are written by hand: intro.md, counted.md (above the budgets), RACE.md for a race's section,
 // and goal-ID.md or budget-ID.md for what stands in the way of one that was not reached.
 //
 //go:embed notes/*.md
@@ -82,7 +82,7 @@ func (s Source) page() (*page, error) {
 	for _, note := range []struct {
 		to   *string
 		name string
-	}{{&p.Intro, "intro"}, {&p.BudgetsNote, "budgets"}} {
+	}{{&p.Intro, "intro"}, {&p.BudgetsNote, "counted"}} {
 		text, err := s.note(note.name)
 		if err != nil {
 			return nil, err

@@ -173,7 +173,13 @@ func TestBudgets(t *testing.T) {
 		round("floor", "defaults", "plain", 10, 100), round("ours", "tuned", "plain", 14, 210),
 		round("ours", "logged", "plain", 20, 520), round("ours", "tuned", "held", 21, 0),
 	}}
+	s.Notes = fstest.MapFS{"counted.md": {Data: []byte("Counts.")}, "budgets.md": {Data: []byte("A remark.")}}
 	page, _ := render(t, s)
+	for _, note := range []string{"Counts.", "A remark."} {
+		if got := strings.Count(page, note); got != 1 {
+			t.Errorf("the note %q is %d times in the page, want once", note, got)
+		}
+	}
 	for start, want := range map[string]string{
 		"| WAL per job, enqueue":             "| ≤ 650 B | 610 B (610–610) | yes |",
 		"| … log on":                         "| ≤ 900 B | 920 B (920–920) | **no** |",
@@ -346,7 +352,7 @@ func TestLists(t *testing.T) {
 		}
 	})
 	t.Run("each note is shown somewhere", func(t *testing.T) {
-		known := map[string]bool{"intro": true, "budgets": true, "goal-held": true}
+		known := map[string]bool{"intro": true, "counted": true, "goal-held": true}
 		for _, s := range sections {
 			known[s.race] = true
 		}
