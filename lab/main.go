@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -36,7 +35,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New(usage)
+		args = []string{"help"}
 	}
 	switch args[0] {
 	case "contender":
@@ -47,8 +46,12 @@ func run(ctx context.Context, args []string) error {
 		return writeReport(args[1:])
 	case "list":
 		return list()
+	case "help", "-h", "--help":
+		fmt.Print(usage)
+		return nil
 	}
-	return errors.New(usage)
+	fmt.Fprint(os.Stderr, usage)
+	return fmt.Errorf("there is no command %q", args[0])
 }
 
 func contend(ctx context.Context, args []string) error {

@@ -260,6 +260,17 @@ func TestSingles(t *testing.T) {
 	}
 }
 
+func TestIdle(t *testing.T) {
+	var r data.Round
+	if err := Idle(context.Background(), track(t, "defaults"), &r); err != nil {
+		t.Fatal(err)
+	}
+	// One reading lies between before and after: 10 commits, in the track's second.
+	if r.Seconds < 1 || r.IdleCommits != 10/r.Seconds {
+		t.Errorf("got %+v, want 10 commits in a second", r)
+	}
+}
+
 func TestBudget(t *testing.T) {
 	ctx := context.Background()
 	t.Run("without a warm-up, the whole run", func(t *testing.T) {

@@ -78,18 +78,18 @@ type Round struct {
 	// done and not recorded.
 	Left int64 `json:"left,omitempty"`
 
-	EnqueueRate     float64 `json:"enqueue_rate,omitempty"`
-	EnqueueWAL      float64 `json:"enqueue_wal_bytes_per_job,omitempty"`
-	EnqueueCPU      float64 `json:"enqueue_server_cpu_us_per_job,omitempty"`
-	ServerCPU       float64 `json:"server_cpu_us_per_job,omitempty"`
-	ClientCPU       float64 `json:"client_cpu_us_per_job,omitempty"`
-	WALBytes        float64 `json:"wal_bytes_per_job,omitempty"`
-	Commits         float64 `json:"commits_per_job,omitempty"`
-	TuplesInserted  float64 `json:"tuples_inserted_per_job,omitempty"`
-	TuplesUpdated   float64 `json:"tuples_updated_per_job,omitempty"`
-	TuplesDeleted   float64 `json:"tuples_deleted_per_job,omitempty"`
-	MaxMemoryBytes  int64   `json:"max_memory_bytes,omitempty"` // of the largest work process
-	ServerDiskBytes int64   `json:"server_disk_bytes,omitempty"`
+	EnqueueRate    float64 `json:"enqueue_rate,omitempty"`
+	EnqueueWAL     float64 `json:"enqueue_wal_bytes_per_job,omitempty"`
+	EnqueueCPU     float64 `json:"enqueue_server_cpu_us_per_job,omitempty"`
+	ServerCPU      float64 `json:"server_cpu_us_per_job,omitempty"`
+	ClientCPU      float64 `json:"client_cpu_us_per_job,omitempty"`
+	WALBytes       float64 `json:"wal_bytes_per_job,omitempty"`
+	Commits        float64 `json:"commits_per_job,omitempty"`
+	TuplesInserted float64 `json:"tuples_inserted_per_job,omitempty"`
+	TuplesUpdated  float64 `json:"tuples_updated_per_job,omitempty"`
+	TuplesDeleted  float64 `json:"tuples_deleted_per_job,omitempty"`
+	MaxMemoryBytes int64   `json:"max_memory_bytes,omitempty"`        // of the largest work process
+	IdleCommits    float64 `json:"idle_commits_per_second,omitempty"` // of one work process with nothing to do
 
 	// Latency from the enqueue's answer to the handler's start, in microseconds.
 	P50  float64 `json:"p50_us,omitempty"`

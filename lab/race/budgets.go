@@ -28,5 +28,6 @@ var Budgets = Race{
 		{Contender: "ours", Settings: "tuned", Condition: "tenants", Fill: "tenants", FillJobs: 330_000},
 		{Contender: "ours", Settings: "tuned", Condition: "memory", Course: course.Memory,
 			Jobs: 3_000, Whole: true, Handler: 2 * time.Second},
+		{Contender: "ours", Settings: "defaults", Condition: "idle", Course: course.Idle},
 	},
 }

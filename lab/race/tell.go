@@ -28,6 +28,7 @@ func describe(lane Lane, r data.Round) string {
 	add("enqueue WAL %.0f B/job", r.EnqueueWAL)
 	add("WAL %.0f B/job", r.WALBytes)
 	add("%.3f commits/job", r.Commits)
+	add("idle %.2f commits/s", r.IdleCommits)
 	add("%.0f MiB", float64(r.MaxMemoryBytes)/(1<<20))
 	if r.Cut {
 		parts = append(parts, fmt.Sprintf("cut after %d jobs", r.Jobs))

@@ -29,10 +29,12 @@ var production = map[string]string{
 	"shared_buffers": "1GB",
 	// So that no checkpoint falls into one contender's round and not into the others':
 	// the pages that it has to write whole would be counted against whoever ran.
-	"max_wal_size":       "32GB",
+	"max_wal_size":       "16GB",
 	"checkpoint_timeout": "1h",
-	"max_connections":    "400",
-	"timezone":           "UTC",
+	// Log files are used again, as they are on a server that has run for a while.
+	"min_wal_size":    "2GB",
+	"max_connections": "400",
+	"timezone":        "UTC",
 }
 
 // Postgres is a PostgreSQL server.
@@ -84,6 +86,7 @@ func (p *Postgres) connect(ctx context.Context) (err error) {
 		p.settings[name] = value
 		return nil
 	})
+	p.settings["file_system"] = fileSystem(p.server.Dir())
 	return err
 }
 
