@@ -8,8 +8,8 @@ import (
 // Inserter stores new jobs: every [Store] is one.
 type Inserter interface {
 	// Insert stores all jobs or none, in the order given, and returns the id of
-	// each. It returns after they are durable. It is never retried by itself:
-	// after [ErrUnavailable] the jobs may have been stored.
+	// each. It returns after they are durable. What may have been stored is never
+	// tried again by itself: after [ErrUnavailable] the jobs may have been stored.
 	Insert(ctx context.Context, jobs []NewJob) ([]Enqueued, error)
 }
 
@@ -33,6 +33,10 @@ func NewClient(store Inserter) *Client { return &Client{store: store} }
 // transaction, use the store's EnqueueTx. After an error that matches
 // [ErrUnavailable] the job may have been stored or not: enqueueing it again may
 // run it twice.
+//
+// Calls that are made at the same time may share a statement and a commit, so many
+// goroutines with a job each are nearly as quick as one EnqueueMany. Each call still
+// succeeds, fails, and is cancelled by itself.
 func (c *Client) Enqueue(ctx context.Context, args Args, opts Options) (Enqueued, error) {
 	done, err := c.EnqueueMany(ctx, []Request{{Args: args, Options: opts}})
 	if err != nil {

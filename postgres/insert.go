@@ -48,6 +48,10 @@ const (
 // statement and a commit, but for large ones: several thousand jobs, or very large
 // ones, are several statements in one transaction.
 //
+// A shared statement runs with the values of the context of one of its callers, and
+// within a time of its own. It is tried again in parts when the server has refused it,
+// so that nobody has the error of another's jobs; nothing was stored then.
+//
 // When ctx ends while the call waits for its statement to begin, or for a connection,
 // nothing is stored, and the error is that of ctx; after that it matches
 // [later.ErrUnavailable] too.
