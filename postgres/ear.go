@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/later-queue/later"
 )
 
@@ -29,7 +31,8 @@ const (
 // there are watches that have waited.
 type ear struct {
 	store      *Store
-	proofEvery time.Duration // the constant, but in tests
+	direct     *pgx.ConnConfig // for listening; nil: as the pool connects
+	proofEvery time.Duration   // the constant, but in tests
 	proofTime  time.Duration
 
 	mu      sync.Mutex

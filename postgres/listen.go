@@ -24,6 +24,8 @@ const (
 	// proofEvery is how often it is tried. It bounds how long a connection that is dead
 	// without showing it goes unnoticed. Chosen.
 	proofEvery = time.Minute
+	// connectTime is how long connecting may take. Chosen: as [Open] has it.
+	connectTime = 10 * time.Second
 	// noncePrefix begins what is no queue's name.
 	noncePrefix = "!"
 )
@@ -32,7 +34,7 @@ var errQueueFull = errors.New("the server's queue of notifications is half full,
 	"some session listens and does not end its transaction")
 
 var errDeaf = errors.New("a notification to oneself did not arrive in time, as behind PgBouncer in transaction mode; " +
-	"give later a direct connection, or set NoListen")
+	"set ListenURL to a direct connection, or NoListen")
 
 func isDeaf(err error) bool { return errors.Is(err, errDeaf) }
 
@@ -147,8 +149,8 @@ func (h *hearing) session(ctx context.Context) error {
 		}
 		_ = conn.Close(ctx) // it is given up either way
 	}()
-	if _, err := conn.Exec(ctx, "listen "+channel(h.ear.store.schema)); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if err := h.exec(ctx, conn, "listen "+channel(h.ear.store.schema)); err != nil {
+		return err
 	}
 	proving, cancel := context.WithCancel(ctx)
 	sending := make(chan struct{})
@@ -194,9 +196,14 @@ func (h *hearing) session(ctx context.Context) error {
 
 // connect makes a connection as the pool does, but for itself.
 func (h *hearing) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
 	pool := h.ear.store.pool.Config()
 	cfg := pool.ConnConfig
-	if pool.BeforeConnect != nil {
+	switch {
+	case h.ear.direct != nil:
+		cfg = h.ear.direct.Copy()
+	case pool.BeforeConnect != nil:
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {
 			return nil, err
 		}
@@ -215,6 +222,16 @@ func (h *hearing) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect to listen: %w", h.ear.store.classify(err))
 	}
 	return conn, nil
+}
+
+// exec runs a statement that takes no time on a connection that is well.
+func (h *hearing) exec(ctx context.Context, conn *pgx.Conn, statement string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, h.ear.proofTime)
+	defer cancel()
+	if _, err := conn.Exec(ctx, statement, args...); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return nil
 }
 
 // proofDue begins a proof if it is time.
@@ -293,10 +310,10 @@ func (h *hearing) hear(ctx context.Context, conn *pgx.Conn, payload string) erro
 		return nil
 	}
 	h.ear.mu.Unlock()
-	_, err := conn.Exec(ctx, listenSession)
+	err := h.exec(ctx, conn, listenSession)
 	h.ear.mu.Lock()
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
 	h.ear.prove(h)
 	return nil
@@ -319,8 +336,8 @@ func (h *hearing) update(ctx context.Context, conn *pgx.Conn) error {
 		if len(step.keys) == 0 {
 			continue
 		}
-		if _, err := conn.Exec(ctx, h.ear.store.sql(step.sql), step.keys); err != nil {
-			return fmt.Errorf("listen: %w", err)
+		if err := h.exec(ctx, conn, h.ear.store.sql(step.sql), step.keys); err != nil {
+			return err
 		}
 	}
 	h.ear.mu.Lock()

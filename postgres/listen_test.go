@@ -205,6 +205,19 @@ func TestDeafBehindPgBouncer(t *testing.T) {
 	d.claimJust(1)
 }
 
+func TestListenURL(t *testing.T) {
+	d := openAt(t, testdb.PgBouncer(t)+"&default_query_exec_mode=exec", postgres.Config{ListenURL: testdb.Postgres(t)})
+	w := d.waits("default")
+	calm(t, w)
+	d.enqueue(1) // through the pooler
+	woken(t, w)
+	d.claimJust(1)
+
+	if _, err := postgres.New(newPool(t, d.url, nil), postgres.Config{ListenURL: "postgres://u:secret@host:port/"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a URL that is none: got %v, want an error without the password", err)
+	}
+}
+
 // hole forwards connections, until it swallows what the server says.
 type hole struct {
 	listener net.Listener
@@ -283,6 +296,15 @@ func TestListenerHalfOpen(t *testing.T) {
 	calm(t, w)
 	d.enqueue(1)
 	woken(t, w)
+
+	t.Run("also when it is just to take a lock", func(t *testing.T) {
+		hole, url := newHole(t, d.url)
+		store := openAt(t, url, postgres.Config{Schema: d.schema})
+		store.SetProof(time.Hour, time.Second)
+		store.waits("default")
+		hole.swallow.Store(true)
+		store.waits("mail")
+	})
 }
 
 // Waiting must cost nothing while an old snapshot keeps every dead row. Case 175.

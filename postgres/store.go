@@ -46,6 +46,10 @@ type Config struct {
 	PoolSize int
 	// NoListen has workers poll only: no connection for notifications is made.
 	NoListen bool
+	// ListenURL is where workers listen for notifications, if not where the pool
+	// connects to: a way to the server itself when the pool goes through a pooler
+	// in transaction mode, which passes none on.
+	ListenURL string
 	// Logger is told what nobody else is; nil is slog.Default().
 	Logger *slog.Logger
 }
@@ -151,6 +155,13 @@ func New(pool *pgxpool.Pool, config Config) (*Store, error) {
 		pool:   pool,
 	}
 	s.ear = newEar(s)
+	if config.ListenURL != "" {
+		cfg, err := pgx.ParseConfig(config.ListenURL)
+		if err != nil {
+			return nil, urlError(err)
+		}
+		s.ear.direct = cfg
+	}
 	s.Client = later.NewClient(s)
 	s.insertSQL = s.sql(insertRows)
 	s.share()
