@@ -100,6 +100,7 @@ func compareOdd(d *db, done []later.Enqueued) {
 // What jobs share is sent once, and there is a bound to how much that can be.
 func TestInsertOfJobsThatShareLittle(t *testing.T) {
 	d := open(t, postgres.Config{})
+	statements := d.countStatements()
 	const jobs = 3_500
 	requests := make([]later.Request, jobs)
 	for i := range requests {
@@ -114,5 +115,8 @@ func TestInsertOfJobsThatShareLittle(t *testing.T) {
 		left join %s j using (id) where (j.payload ->> 'n')::int is distinct from n - 1 or j.payload ->> 'tenant' <> j.tenant`, d.table("job")), idsOf(done))
 	if wrong > 0 || len(done) != jobs {
 		t.Errorf("got %d ids, %d of which belong to another job", len(done), wrong)
+	}
+	if got := statements(); got != 2 {
+		t.Errorf("got %d statements, want 2: one for each 1,000 different tenants", got)
 	}
 }

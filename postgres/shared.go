@@ -30,7 +30,9 @@ const (
 // connections for each caller: a function that does so may make the caller's rights of
 // the caller's context.
 func (s *Store) share() {
-	if cfg := s.pool.Config(); cfg.PrepareConn != nil || cfg.BeforeAcquire != nil {
+	cfg := s.pool.Config()
+	//lint:ignore SA1019 it is deprecated, and may be set nevertheless
+	if cfg.PrepareConn != nil || cfg.BeforeAcquire != nil {
 		return
 	}
 	s.shared = combine.New(combine.Config[newRow, later.Enqueued]{
