@@ -39,7 +39,7 @@ const (
 	// snoozes for 0 would keep a worker and its database busy without a pause,
 	// and a Drain would never end. Chosen: far above a round trip to the
 	// database, and below DefaultPoll, which is how soon an idle worker sees
-	// the job again anyway.
+	// a job of somebody else anyway.
 	MinSnooze = 100 * time.Millisecond
 	// HookTimeout bounds a call of OnError or OnDead. Chosen, not measured.
 	HookTimeout = 10 * time.Second
@@ -51,7 +51,12 @@ type Config struct {
 	// Queues are the queues that are served; none is the queue "default" alone.
 	Queues []Queue
 	// Concurrency is the number of slots: how many jobs run at once. 0 is
-	// DefaultConcurrency, MaxConcurrency the most.
+	// DefaultConcurrency, MaxConcurrency the most. Of jobs that are measured to
+	// be short, as many more are claimed as will start within 100 ms, at most
+	// 2,000 and at most 8 MiB of payloads; Stats.Waiting counts them. A job of
+	// better priority goes ahead of them, but is claimed only when half of them
+	// are gone: it starts at most some 100 ms late because of them, and 500 ms
+	// late if they become slow just then, since after that they are given back.
 	Concurrency int
 	// Lease is how long a claim holds without being renewed, and so how long a
 	// crashed worker's jobs wait. 0 is DefaultLease; at least MinLease. It
@@ -62,7 +67,10 @@ type Config struct {
 	RenewEvery time.Duration
 	// Poll is how often an idle worker looks for jobs and a busy one for
 	// requests to cancel; 0 is DefaultPoll. Each wait is spread by ±10%, so
-	// that workers do not fall into step.
+	// that workers do not fall into step. A worker whose store wakes it looks
+	// half as often. Jobs that are known to become due start on time whatever
+	// it is; a job that is enqueued for a time before the next look, unheard,
+	// waits for that look.
 	Poll time.Duration
 	// Grace is how long a handler may go on after its context ended by a
 	// timeout, a lost lease or a cancel, before it is abandoned; 0 is

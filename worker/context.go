@@ -84,8 +84,6 @@ func (c *jobContext) end(cause error, now time.Time) {
 	defer c.mu.Unlock()
 	if c.endedLocked(now) == nil {
 		c.cause = cause
-	} else if c.cause == nil && c.full == nil {
-		c.cause = later.ErrTimeout
 	}
 	if c.full != nil {
 		c.cancel(cause)

@@ -22,6 +22,15 @@
 //     for a call of the store that ignores its own: that one is waited for a
 //     moment only, and then ends by itself.
 //
+// A job may wait in the worker for a slot, under a lease that is renewed, if it
+// is measured to get one soon (see [Config.Concurrency]). Its timeout begins when
+// its handler is called. It is not called if the job expires, is cancelled, or
+// loses its lease before; and when the worker is stopped, such jobs are given
+// back at once without being charged an attempt.
+//
+// Handlers run in goroutines that take one job after the other: what a handler
+// does to its goroutine (runtime.LockOSThread, profiler labels) it undoes itself.
+//
 // A handler that ignores its context cannot be ended. When it still runs
 // [Config.Grace] after its context ended, it is abandoned: its attempt is
 // settled without it, its late result is ignored, and its slot stays taken

@@ -57,10 +57,7 @@ func (p *pace) waited(d time.Duration) {
 func (p *pace) lull() { p.proven /= 2 }
 
 // slow notes that jobs had to be given back.
-func (p *pace) slow() {
-	p.proven = 0
-	p.took = max(p.took, giveBackAfter)
-}
+func (p *pace) slow() { p.proven = 0 }
 
 // ahead is how many jobs may wait for one of slots at the moment.
 func (p *pace) ahead(slots int) int {

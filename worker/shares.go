@@ -185,20 +185,15 @@ func (s *shares) divide(free, limit int, forAhead bool) (limits []later.QueueLim
 }
 
 // pick takes the job that is to have the next slot, nil if none of those that
-// wait may have it. A slot that belongs to a queue with work of its own waits
-// for the claim that asks for it; with lend it does not.
-func (s *shares) pick(lend bool) *attempt {
+// wait may have it: a slot that belongs to a queue with work of its own waits for
+// the claim that asks for it.
+func (s *shares) pick() *attempt {
 	if s.inLine == 0 {
 		return nil
 	}
 	best := 0
 	if len(s.queues) > 1 {
 		best = s.nextTurn()
-	}
-	for i := 0; best < 0 && lend && i < len(s.queues); i++ {
-		if s.queues[i].line.n > 0 {
-			best = i
-		}
 	}
 	if best < 0 {
 		return nil

@@ -90,7 +90,7 @@ func call(ctx context.Context, h *later.Handler, c *later.Claimed, end func(endi
 // nextJob takes a job that waits, and a slot for it. The lock is held.
 func (r *run) nextJob(now time.Time) *attempt {
 	for r.hasRoom() {
-		a := r.shares.pick(r.lastErr != nil)
+		a := r.shares.pick()
 		if a == nil {
 			return nil
 		}

@@ -246,10 +246,30 @@ func TestWaiting(t *testing.T) {
 			b.sleep(10 * time.Second)
 			b.enqueue(task{}, later.Options{Delay: 2 * time.Second})
 			h.wake()
-			b.enqueue(task{}, later.Options{Delay: later.WakeAhead + time.Second})
+			b.sleep(5 * time.Second)
+			b.enqueue(task{}, later.Options{Delay: later.WakeAhead + 3*time.Second})
 			b.sleep(50 * time.Second)
-			if got := fmt.Sprint(at); got != "[12s 21s 50s]" {
-				t.Errorf("got the starts %s, want 12, 21 and 50 s", got)
+			if got := fmt.Sprint(at); got != "[12s 28s 50s]" {
+				t.Errorf("got the starts %s, want 12, 28 and 50 s", got)
+			}
+			r.stopped()
+		})
+	})
+
+	t.Run("when the next job is gone, the one after it starts on time", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			var at time.Duration
+			begin := time.Now()
+			gone := b.enqueue(task{}, later.Options{Delay: 5 * time.Second})
+			b.enqueue(task{}, later.Options{Delay: 8 * time.Second})
+			r := b.run(handle(func(context.Context, *later.Job[task]) error { at = time.Since(begin); return nil }), worker.Config{Poll: 5 * time.Minute})
+			b.sleep(2 * time.Second)
+			if _, err := b.store.Cancel(b.Context(), gone); err != nil {
+				t.Fatal(err)
+			}
+			b.sleep(10 * time.Second)
+			if at != 8*time.Second {
+				t.Errorf("got it started after %v, want 8 s", at)
 			}
 			r.stopped()
 		})
@@ -340,7 +360,12 @@ func TestWaiting(t *testing.T) {
 				t.Errorf("got %d claims in 20 s, want one a second", n)
 			}
 			h.deaf = false
+			waited, _ := h.said()
 			h.wake() // as the store does when it hears again
+			synctest.Wait()
+			if now, _ := h.said(); now != waited+1 {
+				t.Errorf("got the store asked %d times whether it hears, want once, at once", now-waited)
+			}
 			b.sleep(time.Second)
 			before = len(b.store.called("claim"))
 			b.sleep(20 * time.Second)
