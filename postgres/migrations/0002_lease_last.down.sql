@@ -1,0 +1,1 @@
+-- Nothing: the order of the columns matters to no program.

@@ -1,2 +1,0 @@
--- oldest program: 1
--- The ready index stays as it is.
