@@ -29,7 +29,7 @@ func testWake(t *testing.T, open Open) {
 		w := newWorld(t, open)
 		watch := w.watch(t, "mail", queue)
 		for _, q := range []string{queue, "mail", queue} {
-			w.waits(watch)
+			w.waitsCalmly(watch)
 			w.enqueue(later.Options{Queue: q})
 			w.woken(watch)
 			watch.Busy()
@@ -62,7 +62,7 @@ func testWake(t *testing.T, open Open) {
 			queues = append(queues, fmt.Sprintf("queue-%d", n))
 		}
 		watch := w.watch(t, queues...)
-		w.waits(watch)
+		w.waitsCalmly(watch)
 		w.enqueue(later.Options{Queue: "queue-63"})
 		w.woken(watch)
 	})
@@ -71,7 +71,7 @@ func testWake(t *testing.T, open Open) {
 	t.Run("a job that is due soon wakes as well", func(t *testing.T) {
 		w := newWorld(t, open)
 		watch := w.watch(t, queue)
-		w.waits(watch)
+		w.waitsCalmly(watch)
 		w.enqueue(later.Options{Delay: later.WakeAhead / 2})
 		w.woken(watch)
 	})
@@ -98,12 +98,11 @@ func testWake(t *testing.T, open Open) {
 				return nil
 			}},
 		} {
-			w.waits(watch)
+			w.waitsCalmly(watch)
 			if err := act.do(); err != nil {
 				t.Fatalf("%s: %v", act.name, err)
 			}
 			w.wokenBy(watch, act.name)
-			watch.Busy()
 		}
 	})
 
@@ -211,6 +210,23 @@ func (w *world) watch(t *testing.T, queues ...string) later.Watch {
 	watch := w.store.(later.Waker).Watch(worker, queues)
 	t.Cleanup(watch.Close)
 	return watch
+}
+
+// quiet is for how long none of the wake-ups has come that come for no reason.
+const quiet = 700 * time.Millisecond
+
+// waitsCalmly is waits, and then waits for an end of the wake-ups that come for no
+// reason, so that the next one has one.
+func (w *world) waitsCalmly(watch later.Watch) {
+	w.t.Helper()
+	w.waits(watch)
+	last := time.Now()
+	w.eventually("no wake-up comes", func() bool {
+		if drained(watch) {
+			last = time.Now()
+		}
+		return time.Since(last) > quiet
+	})
 }
 
 // waits says so until wake-ups are heard, and takes those that came.
