@@ -30,13 +30,22 @@ const (
 	noncePrefix = "!"
 )
 
-var errQueueFull = errors.New("the server's queue of notifications is half full, so nobody notifies: " +
-	"some session listens and does not end its transaction")
+// Why nothing is heard although the connection may be well.
+var (
+	errDeaf = errors.New("a notification to oneself did not arrive in time, as behind PgBouncer in transaction mode; " +
+		"set ListenURL to a direct connection, or NoListen")
+	errOff = errors.New("nobody notifies: later.wake is off, or the server allows two-phase commits (max_prepared_transactions) and it is not on; " +
+		"set it, or NoListen")
+	errQueueFull = errors.New("nobody notifies: the server's queue of notifications is half full; " +
+		"some session listens and does not end its transaction")
+)
 
-var errDeaf = errors.New("a notification to oneself did not arrive in time, as behind PgBouncer in transaction mode; " +
-	"set ListenURL to a direct connection, or NoListen")
+// isDeaf reports whether it will probably be the same next time.
+func isDeaf(err error) bool { return errors.Is(err, errDeaf) || errors.Is(err, errOff) }
 
-func isDeaf(err error) bool { return errors.Is(err, errDeaf) }
+// saysNothing reports whether a proof that could not be sent leaves open what the next
+// one will show.
+func saysNothing(err error) bool { return !errors.Is(err, errOff) && !errors.Is(err, errQueueFull) }
 
 // listenSession has the session outlive what roles and databases set, and end soon when
 // the client is gone without a word: until then those who enqueue take it for a worker
@@ -50,9 +59,18 @@ from (values
 ) as v (name, value)
 join pg_settings s on s.name = v.name`
 
-// proveHearing notifies oneself, unless nobody is to be notified, and counts who waits.
+// proveHearing notifies oneself, unless those who enqueue would not, and counts who waits.
 const proveHearing = `
-select case when pg_notification_queue_usage() < 0.5 then pg_notify($1, $2)::text is not null else false end,
+select
+  case
+    when not case current_setting('later.wake', true)
+      when 'on' then true
+      when 'off' then false
+      else current_setting('max_prepared_transactions') = '0'
+    end then 'off'
+    when pg_notification_queue_usage() >= 0.5 then 'full'
+    else coalesce(pg_notify($1, $2)::text, '')
+  end,
   (select count(*)::int
    from pg_locks
    where locktype = 'advisory' and objsubid = 2 and granted
@@ -250,7 +268,7 @@ func (h *hearing) send(ctx context.Context, nonce string) {
 	ctx, cancel := context.WithTimeout(ctx, h.ear.proofTime)
 	defer cancel()
 	type answer struct {
-		Sent  bool
+		Not   string // why it was not sent, or empty
 		Peers int
 	}
 	h.ear.mu.Lock()
@@ -259,8 +277,8 @@ func (h *hearing) send(ctx context.Context, nonce string) {
 	rows, err := query(ctx, h.ear.store, statement{
 		name: "notify oneself", sql: proveHearing, args: []any{channel(h.ear.store.schema), nonce},
 	}, pgx.RowToStructByPos[answer])
-	if err == nil && len(rows) == 1 && !rows[0].Sent {
-		err = errQueueFull
+	if err == nil && len(rows) == 1 && rows[0].Not != "" {
+		err = map[string]error{"off": errOff, "full": errQueueFull}[rows[0].Not]
 	}
 	h.ear.mu.Lock()
 	defer h.ear.mu.Unlock()
@@ -284,7 +302,7 @@ func (h *hearing) judge() error {
 	defer h.ear.mu.Unlock()
 	switch {
 	case h.proof.nonce == "":
-	case h.proof.sent != nil && h.proven && !errors.Is(h.proof.sent, errQueueFull):
+	case h.proof.sent != nil && h.proven && saysNothing(h.proof.sent):
 		h.proof = proof{at: time.Now().Add(h.ear.proofTime)}
 	case h.proof.sent != nil:
 		return h.proof.sent

@@ -205,6 +205,38 @@ func TestDeafBehindPgBouncer(t *testing.T) {
 	d.claimJust(1)
 }
 
+// A transaction that has notified cannot be prepared, and who enqueues may want that.
+func TestTwoPhaseCommits(t *testing.T) {
+	server := testdb.Own(t, map[string]string{"max_prepared_transactions": "5"})
+	var logged logLines
+	d := openAt(t, server.URL(), postgres.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	w := d.Watch("worker-1", []string{"default"})
+	eventually(t, "it is known that nobody notifies", func() bool {
+		heard, err := w.Waiting(t.Context())
+		if heard || err != nil {
+			t.Fatalf("Waiting: got %v, %v, want false", heard, err)
+		}
+		return strings.Contains(logged.String(), "max_prepared_transactions")
+	})
+	w.Close()
+	prepare := func() {
+		d.do("begin")
+		d.do(fmt.Sprintf("insert into %s (kind) values ('work')", d.table("job")))
+		d.do("prepare transaction 'two'")
+		d.do("commit prepared 'two'")
+	}
+
+	// One who has it on, as for a role that never prepares.
+	d.do("alter database postgres set later.wake = on")
+	on := openAt(t, server.URL(), postgres.Config{Schema: d.schema})
+	w = on.waits("default")
+	calm(t, w)
+	prepare() // without the setting: its session is older
+	d.claimJust(1)
+	on.enqueue(1)
+	woken(t, w)
+}
+
 func TestListenURL(t *testing.T) {
 	d := openAt(t, testdb.PgBouncer(t)+"&default_query_exec_mode=exec", postgres.Config{ListenURL: testdb.Postgres(t)})
 	w := d.waits("default")
