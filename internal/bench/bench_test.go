@@ -212,6 +212,69 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// forgetful is a place in which jobs are left that the workers call done.
+type forgetful struct {
+	place
+	left int64
+}
+
+func (p forgetful) remaining(context.Context) (int64, error) { return p.left, nil }
+
+func TestEmpty(t *testing.T) {
+	for left, want := range map[int64]string{0: "", 3: "drain: all jobs were done, but 3 are left in the table"} {
+		got := ""
+		if err := (&bench{place: forgetful{left: left}}).empty(context.Background(), Drain); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("with %d left: got %q, want %q", left, got, want)
+		}
+	}
+}
+
+func TestAccount(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		done       int64
+		seqs       []int
+		want, note string
+	}{
+		{"each once", 3, []int{0, 1, 2}, "", ""},
+		{"one again", 3, []int{0, 1, 1, 2}, "", "1 jobs were started again"},
+		{"one called done that never ran", 3, []int{0, 1}, "3 jobs were enqueued, and handlers ran 2 of them", ""},
+		{"one of somebody else", 3, []int{0, 1, 2, 77}, "1 jobs were run that nobody had enqueued", ""},
+	} {
+		l := newLedger(3, false)
+		for _, seq := range c.seqs {
+			l.start(seq)
+		}
+		got, r := "", &Result{Jobs: c.done, Repeated: l.repeated.Load()}
+		if err := (&bench{}).account(r, l, 3); err != nil {
+			got = err.Error()
+		}
+		if note := strings.Join(r.Notes, ""); got != c.want || !strings.HasPrefix(note, c.note) || (note == "") != (c.note == "") {
+			t.Errorf("%s: got %q, %q, want %q, %q", c.name, got, note, c.want, c.note)
+		}
+	}
+}
+
+func TestCost(t *testing.T) {
+	zero, hundred := new(int64(0)), new(int64(100))
+	c := costOf(reading{wal: zero, updates: zero, hot: zero, commits: hundred}, reading{wal: hundred, updates: hundred, hot: new(int64(98)), commits: zero}, 50)
+	if *c.WAL != 2 || *c.HOT != 0.98 || *c.Commits != 0 || c.ServerCPU != nil {
+		t.Errorf("got %+v, want 2 bytes, 98%%, nothing of a counter that was reset and null where nothing is known", c)
+	}
+	if got := costOf(reading{updates: zero, hot: zero, wal: zero}, reading{updates: zero, hot: zero, wal: hundred}, 0); got.HOT != nil || got.WAL != nil {
+		t.Errorf("got %+v of no jobs, want null", got)
+	}
+	begin := time.Now()
+	before := reading{at: begin, machineCPU: zero, clientCPU: zero, serverCPU: zero}
+	after := reading{at: begin.Add(time.Second), cpus: 2, machineCPU: new(int64(1_500_000)), clientCPU: new(int64(300_000)), serverCPU: new(int64(200_000))}
+	if got := othersCPU(before, after); *got != 0.5 {
+		t.Errorf("got %v as the share of others, want 0.5: 1 s of 2 CPUs in 1 s", *got)
+	}
+}
+
 // The page explains every field that a program can read.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/bench.md")

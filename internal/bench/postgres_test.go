@@ -208,7 +208,7 @@ func TestServerGoesAway(t *testing.T) {
 		}
 	}
 	r, err := Run(context.Background(), cfg)
-	if !errors.Is(err, later.ErrUnavailable) || r == nil || r.Complete || r.Removed || r.Phase(Bulk) == nil {
+	if !errors.Is(err, later.ErrUnavailable) || errors.Is(err, errTimeout) || r == nil || r.Complete || r.Removed || r.Phase(Bulk) == nil {
 		t.Fatalf("got %+v, %v, want ErrUnavailable and a report of what was measured", r, err)
 	}
 	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "later bench --clean") }) {
