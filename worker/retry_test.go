@@ -162,7 +162,7 @@ func TestRetries(t *testing.T) {
 					starts = append(starts, time.Since(begin).Truncate(time.Minute)/time.Minute)
 					return errors.New("boom")
 				}), worker.Config{Poll: 100 * time.Millisecond})
-				time.Sleep(20 * time.Minute)
+				b.sleep(20 * time.Minute)
 				if got, want := fmt.Sprint(starts), fmt.Sprint(c.starts); got != want {
 					t.Errorf("every %v: got starts at %v min, want %v", c.every, got, want)
 				}
