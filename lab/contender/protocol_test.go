@@ -20,7 +20,7 @@ type fake struct {
 	jobs   []int64
 	setups int
 	closed bool
-	oneErr error
+	oneErr error // of every EnqueueOne but the first
 	text   string
 }
 
@@ -34,11 +34,11 @@ func (f *fake) Enqueue(_ context.Context, from, n int64) error {
 }
 
 func (f *fake) EnqueueOne(_ context.Context, seq int64) error {
-	if f.oneErr != nil {
-		return f.oneErr
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.oneErr != nil && len(f.jobs) > 0 {
+		return f.oneErr
+	}
 	f.jobs = append(f.jobs, seq)
 	return nil
 }

@@ -42,6 +42,8 @@ var fakeDefinition = contender.Definition{
 		"lazy":     "handles half of what there is",
 		"sloppy":   "handles everything and does not record it",
 		"broken":   "fails when it works",
+		"quitter":  "stops working by itself",
+		"slow":     "handles a job a millisecond",
 	},
 	Open: func(_ context.Context, env contender.Env) (contender.Contender, error) { return &fake{env}, nil },
 }
@@ -75,6 +77,9 @@ func (f *fake) Work(ctx context.Context, ready func(), handle func(int64)) error
 		return fmt.Errorf("broken on purpose")
 	}
 	ready()
+	if f.env.Settings == "quitter" {
+		return nil
+	}
 	file, err := os.Open(f.env.URL)
 	if err != nil {
 		return err
@@ -97,6 +102,9 @@ func (f *fake) Work(ctx context.Context, ready func(), handle func(int64)) error
 		}
 		handle(seq)
 		done++
+		if f.env.Settings == "slow" {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	if f.env.Settings == "sloppy" {
 		done = 0
@@ -194,25 +202,26 @@ func TestDrain(t *testing.T) {
 			t.Errorf("got %d left, want 200", r.Left)
 		}
 	})
-	t.Run("a worker that fails is an error", func(t *testing.T) {
-		var r data.Round
-		broken := track(t, "broken")
-		broken.Launcher.Messages = nil
-		if err := Drain(ctx, broken, &r); err == nil {
-			t.Error("got no error")
+	t.Run("a worker that fails, or that ends by itself, is an error", func(t *testing.T) {
+		for _, settings := range []string{"broken", "quitter"} {
+			var r data.Round
+			track := track(t, settings)
+			track.Launcher.Messages = nil
+			if err := Drain(ctx, track, &r); err == nil {
+				t.Errorf("%s: got no error", settings)
+			}
 		}
 	})
 	t.Run("several processes are counted together", func(t *testing.T) {
 		var r data.Round
-		two := track(t, "defaults")
+		two := track(t, "lazy")
 		two.Launcher.Env.Processes = 2
-		two.Limit = 300 * time.Millisecond
 		if err := Drain(ctx, two, &r); err != nil {
 			t.Fatal(err)
 		}
-		// Both handle all: the fake knows no claims.
-		if r.Jobs < 200 {
-			t.Errorf("got %d done, want those of both", r.Jobs)
+		// Each handles half of them: the fake knows no claims.
+		if r.Jobs != 200 || r.Cut {
+			t.Errorf("got %+v, want the 200 of both", r)
 		}
 	})
 }
@@ -284,12 +293,12 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("with one, what comes after it", func(t *testing.T) {
 		var r data.Round
-		warm := track(t, "defaults")
+		warm := track(t, "slow")
 		warm.Warm = 300
 		if err := Budget(ctx, warm, &r); err != nil {
 			t.Fatal(err)
 		}
-		if r.Jobs > 200 || r.Backlog != 500 || r.Commits != 0 {
+		if r.Jobs == 0 || r.Jobs > 200 || r.Backlog != 500 || r.ServerCPU == 0 || r.Commits != 0 {
 			t.Errorf("got %+v, want at most 200 jobs of 500, and no stale count of commits", r)
 		}
 	})

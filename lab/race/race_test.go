@@ -48,6 +48,19 @@ func checkRace(t *testing.T, r Race) {
 	}
 }
 
+func TestServerOf(t *testing.T) {
+	redis := registry.Entry{Name: "x", Database: registry.Redis}
+	if got, err := serverOf(redis, Lane{Contender: "x"}); err == nil {
+		t.Errorf("got %q for a lane that does not say on which Redis, want an error", got)
+	}
+	if got, err := serverOf(redis, Lane{Contender: "x", Server: "redis-always"}); err != nil || got != "redis-always" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := serverOf(registry.Entry{Database: registry.Postgres}, Lane{}); err != nil || got != "postgres" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 func TestSized(t *testing.T) {
 	r := Race{
 		Jobs: 1000, Rounds: 5, Seconds: 30, QuickSeconds: 3, Quick: 10,

@@ -1,8 +1,9 @@
 package server
 
 import (
-	"os"
+	"fmt"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -26,47 +27,65 @@ func TestParseStat(t *testing.T) {
 	})
 }
 
-// burn makes a child use the processor for a while, and returns it.
-func burn(t *testing.T, script string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command("sh", "-c", script)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	return cmd
-}
-
 func TestTreeCPU(t *testing.T) {
-	before, err := treeCPU(os.Getpid())
+	// A parent that does nothing, and whose child uses the processor until it is killed.
+	parent := exec.Command("sh", "-c", "sh -c 'while :; do :; done' & echo $!; wait $!; read line")
+	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := burn(t, "while :; do :; done")
+	in, err := parent.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	killed := false
+	defer func() {
+		if !killed {
+			_ = syscall.Kill(child, syscall.SIGKILL) // it may have ended
+		}
+		in.Close()
+		_ = parent.Wait() // its last read fails
+	}()
+
 	const enough = 200 * time.Millisecond
-	deadline := time.Now().Add(20 * time.Second)
-	grown := func() time.Duration {
-		now, err := treeCPU(os.Getpid())
+	used := func() time.Duration {
+		t.Helper()
+		cpu, err := treeCPU(parent.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return now - before
+		return cpu
 	}
-	for grown() < enough {
+	deadline := time.Now().Add(30 * time.Second)
+	for used() < enough {
 		if time.Now().After(deadline) {
-			t.Fatalf("got %v of processor time of a child that runs, want %v", grown(), enough)
+			t.Fatalf("got %v of a child that runs, want %v", used(), enough)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Run("what a child has used stays when it has ended", func(t *testing.T) {
-		if err := running.Process.Kill(); err != nil {
+		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		_ = running.Wait() // it was killed
-		if got := grown(); got < enough {
+		killed = true
+		for {
+			_, err := readStat(child)
+			if err != nil {
+				break // it has ended, and its parent has taken notice
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the child does not end")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if got := used(); got < enough {
 			t.Errorf("got %v after its end, want at least the %v from before", got, enough)
 		}
 	})
