@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/later-queue/later"
 	"github.com/later-queue/later/internal/testdb"
 	"github.com/later-queue/later/postgres"
 )
@@ -95,5 +96,14 @@ func TestWakeNeedsNoRights(t *testing.T) {
 	woken(t, w)
 	if got := spy.heard(); got != "default" {
 		t.Errorf("got notifications for %q", got)
+	}
+}
+
+// Case 173: a worker looks this often, and the trigger must know it.
+func TestTriggerLooksAsFarAheadAsTheLibrary(t *testing.T) {
+	d := connectAt(t, testdb.Postgres(t), postgres.Config{})
+	want := fmt.Sprintf("interval '%d seconds'; -- WakeAhead", int(later.WakeAhead.Seconds()))
+	if got := d.MigrationSQL(false); !strings.Contains(got, want) {
+		t.Errorf("the migrations have no %q", want)
 	}
 }

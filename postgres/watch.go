@@ -54,8 +54,9 @@ var _ later.Waker = (*Store)(nil)
 
 // Watch implements [later.Waker]. All watches of a store share one connection of
 // their own, which is made when one of them first waits, and ends with the last of
-// them. It must be able to LISTEN: behind a pooler in transaction mode, or with
-// [Config.NoListen], Waiting always says that wake-ups are not heard.
+// them. It must be able to LISTEN: behind a pooler in transaction mode, but for
+// [Config.ListenURL], or with [Config.NoListen], Waiting always says that wake-ups
+// are not heard.
 func (s *Store) Watch(worker string, queues []string) later.Watch {
 	return &watch{ear: s.ear, queues: slices.Clone(queues), wakes: make(chan struct{}, 1)}
 }
@@ -112,8 +113,7 @@ func (w *watch) Busy() {
 	if w.closed || !w.waiting {
 		return
 	}
-	w.waiting, w.looks = false, [3]time.Time{}
-	stop(w.timer)
+	w.waiting = false
 	stop(w.grace)
 	w.grace = time.AfterFunc(busyGrace, func() {
 		e.mu.Lock()
@@ -173,13 +173,13 @@ func (w *watch) arm() {
 	w.timer = time.AfterFunc(time.Until(first), func() {
 		w.ear.mu.Lock()
 		defer w.ear.mu.Unlock()
-		if w.closed || !w.waiting {
+		if w.closed {
 			return
 		}
 		for reason, at := range w.looks {
 			if !at.IsZero() && time.Until(at) <= 0 {
 				w.looks[reason] = time.Time{}
-				w.wake()
+				w.wake() // who is busy now will look before it waits
 			}
 		}
 		w.arm()
