@@ -243,18 +243,24 @@ func TestLatencies(t *testing.T) {
 		var r data.Round
 		held := track(t, "lazy")
 		files := files{held.Launcher.Env.Dir, 1}
-		for name, text := range map[string]string{files.acked(): "1 1000000\n2 1000001\n3 3000000\n", files.startedBy(0): "1 1000007\n3 3000009\n"} {
+		for name, text := range map[string]string{files.acked(): "1 1000000\n2 1000001\n3 3000000\n4 3000000\n5 3000000\n", files.startedBy(0): "1 1000007\n3 3000009\n4 2999999\n"} {
 			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		latencies, missing, _, _, err := files.join()
+		j, err := files.join(time.UnixMicro(3000020))
 		if err != nil {
 			t.Fatal(err)
 		}
-		summarize(&r, afterWarmUp(latencies))
-		if missing != 1 || r.P50 != 9 || r.Max != 9 {
-			t.Errorf("got %d missing and %+v, want 1, and the 9 µs of the job behind the first second", missing, r)
+		summarize(&r, afterWarmUp(j.latencies))
+		// Behind the first second: one that started before its answer, one after 9 µs,
+		// and one that had not started 20 µs later, when the workers were stopped.
+		if j.missing != 2 || len(r.Points) == 0 || r.P50 != 9 || r.Max != 20 {
+			t.Errorf("got %d missing and %+v, want 2, a median of 9 µs and the greatest of 20", j.missing, r)
+		}
+		summarize(&r, []drive.Latency{{AckedAt: 1, Micros: 0}})
+		if r.P50 != 1 {
+			t.Errorf("got %v, want 1: 0 stands for no figure", r.P50)
 		}
 	})
 }

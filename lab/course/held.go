@@ -31,6 +31,7 @@ func Held(ctx context.Context, t *Track, r *data.Round) (err error) {
 	step := max(1, float64(t.Seconds)/100)
 	sampler := startSampler(ctx, t, crew, start, step)
 	answer, err := t.Launcher.Call(ctx, "produce", files.acked(), itoa(t.Rate), itoa(t.Seconds))
+	end := time.Now()
 	cpu, sampleErr := sampler.stop()
 	if err := errors.Join(err, sampleErr, crew.Stop()); err != nil {
 		return err
@@ -40,20 +41,20 @@ func Held(ctx context.Context, t *Track, r *data.Round) (err error) {
 	}
 	r.Jobs, r.Seconds = *answer.Jobs, answer.Seconds
 	r.EnqueueRate = float64(r.Jobs) / r.Seconds
-	latencies, missing, acked, started, err := files.join()
+	j, err := files.join(end)
 	if err != nil {
 		return err
 	}
-	r.Rate = float64(len(started)) / r.Seconds
-	r.Missing = missing
-	summarize(r, latencies)
+	r.Rate = float64(len(j.started)) / r.Seconds
+	r.Missing = j.missing
+	summarize(r, j.latencies)
 	r.MaxMemoryBytes = crew.Memory()
 	from := start.UnixMicro()
 	r.Series = map[string][]data.Point{
-		"acked":         drive.PerSecond(acked, from, step),
-		"done":          drive.PerSecond(started, from, step),
-		"p50_us":        drive.OverTime(latencies, from, step, 0.5),
-		"p99_us":        drive.OverTime(latencies, from, step, 0.99),
+		"acked":         drive.PerSecond(j.acked, from, step),
+		"done":          drive.PerSecond(j.started, from, step),
+		"p50_us":        drive.OverTime(j.latencies, from, step, 0.5),
+		"p99_us":        drive.OverTime(j.latencies, from, step, 0.99),
 		"server_cpu_us": cpu,
 	}
 	r.Points = r.Series["done"]

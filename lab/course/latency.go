@@ -74,6 +74,7 @@ func (t *Track) latency(ctx context.Context, r *data.Round, enqueue func(file st
 	if err == nil {
 		_, err = crew.Wait(ctx, n, time.Now().Add(afterwards))
 	}
+	end := time.Now()
 	if err := errors.Join(err, crew.Stop()); err != nil {
 		return err
 	}
@@ -85,12 +86,12 @@ func (t *Track) latency(ctx context.Context, r *data.Round, enqueue func(file st
 	charge(r, after.Since(before), n)
 	r.ClientCPU = per(micros(crew.CPU()), n)
 	r.MaxMemoryBytes = crew.Memory()
-	latencies, missing, _, _, err := files.join()
+	j, err := files.join(end)
 	if err != nil {
 		return err
 	}
-	r.Missing = missing
-	summarize(r, afterWarmUp(latencies))
+	r.Missing = j.missing
+	summarize(r, afterWarmUp(j.latencies))
 	return nil
 }
 
@@ -100,10 +101,10 @@ func summarize(r *data.Round, latencies []drive.Latency) {
 	if len(sorted) == 0 {
 		return
 	}
-	r.P50 = data.Percentile(sorted, 0.5)
-	r.P90 = data.Percentile(sorted, 0.9)
-	r.P99 = data.Percentile(sorted, 0.99)
-	r.P999 = data.Percentile(sorted, 0.999)
+	// Stamps are whole microseconds. A handler may start before the enqueue's answer has
+	// come; less than one is one, so that 0 remains what it is elsewhere: no figure.
+	at := func(p float64) float64 { return max(1, data.Percentile(sorted, p)) }
+	r.P50, r.P90, r.P99, r.P999 = at(0.5), at(0.9), at(0.99), at(0.999)
 	r.Max = sorted[len(sorted)-1]
 	r.Points = data.Quantiles(sorted)
 }
@@ -132,18 +133,25 @@ func (f files) acked() string              { return filepath.Join(f.dir, "acked"
 func (f files) startedBy(p int) string     { return filepath.Join(f.dir, fmt.Sprintf("started-%d", p)) }
 func (f files) started(p int) (a []string) { return []string{f.startedBy(p)} }
 
-// join reads and pairs them.
-func (f files) join() (latencies []drive.Latency, missing int64, acked, started drive.Stamps, err error) {
-	if acked, err = drive.ReadStamps(f.acked()); err != nil {
-		return nil, 0, nil, nil, err
+// joined is what the files of a round say together.
+type joined struct {
+	latencies      []drive.Latency
+	missing        int64
+	acked, started drive.Stamps
+}
+
+// join reads and pairs them; the workers were stopped at end.
+func (f files) join(end time.Time) (j joined, err error) {
+	if j.acked, err = drive.ReadStamps(f.acked()); err != nil {
+		return j, err
 	}
 	var names []string
 	for p := range max(f.processes, 1) {
 		names = append(names, f.startedBy(p))
 	}
-	if started, err = drive.ReadStamps(names...); err != nil {
-		return nil, 0, nil, nil, err
+	if j.started, err = drive.ReadStamps(names...); err != nil {
+		return j, err
 	}
-	latencies, missing = drive.Join(acked, started)
-	return latencies, missing, acked, started, nil
+	j.latencies, j.missing = drive.Join(j.acked, j.started, end.UnixMicro())
+	return j, nil
 }

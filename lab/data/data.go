@@ -91,7 +91,9 @@ type Round struct {
 	MaxMemoryBytes int64   `json:"max_memory_bytes,omitempty"`        // of the largest work process
 	IdleCommits    float64 `json:"idle_commits_per_second,omitempty"` // of one work process with nothing to do
 
-	// Latency from the enqueue's answer to the handler's start, in microseconds.
+	// Latency from the enqueue's answer to the handler's start, in microseconds, 1 at
+	// least. A job that was never started counts with the time until the workers were
+	// stopped, which is less than it would have been.
 	P50  float64 `json:"p50_us,omitempty"`
 	P90  float64 `json:"p90_us,omitempty"`
 	P99  float64 `json:"p99_us,omitempty"`

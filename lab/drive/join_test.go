@@ -45,15 +45,16 @@ func TestReadStamps(t *testing.T) {
 func TestJoin(t *testing.T) {
 	acked := Stamps{1: 1000, 2: 2000, 3: 3000, 4: 4000}
 	started := Stamps{1: 1250, 2: 1900, 4: 4001, 9: 1}
-	got, missing := Join(acked, started)
-	want := []Latency{{1000, 250}, {2000, 0}, {4000, 1}}
+	got, missing := Join(acked, started, 9000)
+	want := []Latency{{1000, 250}, {2000, 0}, {3000, 6000}, {4000, 1}}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v: in the order of the answers, and 0 for a start before the answer", got, want)
+		t.Errorf("got %v, want %v: in the order of the answers, 0 for a start before the answer, "+
+			"and the time until the end for what was never started", got, want)
 	}
 	if missing != 1 {
 		t.Errorf("got %d missing, want 1", missing)
 	}
-	if got := Micros(got); !slices.Equal(got, []float64{0, 1, 250}) {
+	if got := Micros(got); !slices.Equal(got, []float64{0, 1, 250, 6000}) {
 		t.Errorf("got %v, want them sorted", got)
 	}
 }

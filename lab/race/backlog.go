@@ -13,7 +13,7 @@ var Backlog = Race{
 		"of the first 10 s, or of the whole backlog where that is done before.",
 	Course:   course.Drain,
 	Jobs:     10_000_000,
-	Rounds:   3,
+	Rounds:   2,
 	Limit:    10 * time.Second,
 	Quick:    100,
 	Overhead: 12 * time.Minute, // ten million jobs are enqueued in five minutes

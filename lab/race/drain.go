@@ -13,8 +13,8 @@ var Drain = Race{
 		"from the moment at which the worker begins to look for jobs; one that is not done within the limit is cut there.",
 	Course: course.Drain,
 	Jobs:   500_000,
-	Rounds: 5,
-	Limit:  time.Minute,
+	Rounds: 3,
+	Limit:  40 * time.Second,
 	Quick:  10,
 	Lanes: []Lane{
 		{Contender: "ours", Settings: "tuned"},

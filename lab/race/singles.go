@@ -10,7 +10,7 @@ var Singles = Race{
 	Callers:      100,
 	Seconds:      10,
 	QuickSeconds: 3,
-	Rounds:       5,
+	Rounds:       3,
 	Lanes: []Lane{
 		{Contender: "ours", Settings: "defaults"},
 		{Contender: "river", Settings: "bench"},

@@ -14,7 +14,7 @@ var SQLite = Race{
 		"so that it compares the queues. The setting \"normal\" is the exception, and says so.",
 	Course: course.Drain,
 	Jobs:   200_000,
-	Rounds: 5,
+	Rounds: 3,
 	Limit:  20 * time.Second,
 	Quick:  10,
 	Lanes: []Lane{

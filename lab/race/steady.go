@@ -9,9 +9,9 @@ var Steady = Race{
 		"the time from the enqueue's answer to the start of the handler. The first second is left out.",
 	Course:       course.Steady,
 	Rate:         2_000,
-	Seconds:      30,
+	Seconds:      20,
 	QuickSeconds: 6,
-	Rounds:       5,
+	Rounds:       3,
 	Lanes: []Lane{
 		{Contender: "ours", Settings: "defaults"},
 		{Contender: "ours", Settings: "tuned"},

@@ -10,7 +10,7 @@ var Trickle = Race{
 	Course: course.Trickle,
 	Jobs:   400,
 	Quick:  4,
-	Rounds: 5,
+	Rounds: 3,
 	Lanes: []Lane{
 		{Contender: "ours", Settings: "defaults"},
 		{Contender: "ours", Settings: "tuned"},
