@@ -3,6 +3,7 @@ package course
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -272,6 +273,38 @@ func TestSingles(t *testing.T) {
 	}
 	if r.Jobs == 0 || r.Seconds < 1 || r.Rate != float64(r.Jobs)/r.Seconds || r.ServerCPU != 1000/float64(r.Jobs) {
 		t.Errorf("got %+v", r)
+	}
+}
+
+func TestSampler(t *testing.T) {
+	ctx := context.Background()
+	track := track(t, "slow")
+	if err := track.setup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := track.enqueue(ctx, 2000, &data.Round{}); err != nil {
+		t.Fatal(err)
+	}
+	crew, err := track.Launcher.StartCrew(ctx, "drain", noArgs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sampler := startSampler(ctx, track, crew, time.Now(), 0.1)
+	if _, err := crew.Wait(ctx, 500, time.Now().Add(20*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	points, err := sampler.stop()
+	if err := errors.Join(err, crew.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	// Each reading is a millisecond more; a hundred jobs or less are done in a step.
+	if len(points) < 3 {
+		t.Fatalf("got %v, want a point each 0.1 s", points)
+	}
+	for i, p := range points {
+		if p[1] < 1000.0/200 || i > 0 && p[0] <= points[i-1][0] {
+			t.Errorf("got %v, want times that rise, and a millisecond for the jobs of a step", points)
+		}
 	}
 }
 

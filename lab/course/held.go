@@ -26,6 +26,10 @@ func Held(ctx context.Context, t *Track, r *data.Round) (err error) {
 	if err != nil {
 		return err
 	}
+	before, err := t.peek(ctx)
+	if err != nil {
+		return errors.Join(err, crew.Stop())
+	}
 	start := time.Now()
 	// A point a second in a short race, 100 in a long one.
 	step := max(1, float64(t.Seconds)/100)
@@ -34,6 +38,10 @@ func Held(ctx context.Context, t *Track, r *data.Round) (err error) {
 	end := time.Now()
 	cpu, sampleErr := sampler.stop()
 	if err := errors.Join(err, sampleErr, crew.Stop()); err != nil {
+		return err
+	}
+	after, err := t.read(ctx) // the holder may stay
+	if err != nil {
 		return err
 	}
 	if err := errUnanswered(answer.Jobs); err != nil {
@@ -47,6 +55,8 @@ func Held(ctx context.Context, t *Track, r *data.Round) (err error) {
 	}
 	r.Rate = float64(len(j.started)) / r.Seconds
 	r.Missing = j.missing
+	charge(r, after.Since(before), int64(len(j.started)))
+	r.ClientCPU = per(micros(crew.CPU()), int64(len(j.started)))
 	summarize(r, j.latencies)
 	r.MaxMemoryBytes = crew.Memory()
 	from := start.UnixMicro()

@@ -21,7 +21,7 @@ import (
 )
 
 // text fills the payload up to about 110 bytes, with the number and the keys.
-const text = "a no-op job, as long as an ordinary job's arguments are: an order, a customer"
+const text = "a no-op job, as long as an ordinary job's arguments are: an order, a customer, a sum"
 
 // Launcher starts the processes of one contender in one setting.
 type Launcher struct {
