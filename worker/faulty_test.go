@@ -32,6 +32,8 @@ type unheard struct{}
 
 func (unheard) Watch() {}
 
+var _ = unheard.Watch // it is not called
+
 type storeCall struct {
 	op  string
 	at  time.Time
@@ -40,7 +42,7 @@ type storeCall struct {
 	got int // how many jobs
 }
 
-func newFaulty() *faulty { return &faulty{Store: memory.New()} }
+func newFaulty() *faulty { return &faulty{Store: memory.New(), unheard: unheard{}} }
 
 // failing makes every one of ops fail with err until it is called again; without
 // ops everything works.
