@@ -233,7 +233,7 @@ func newStuck(t *testing.T) *stuck {
 
 func (s *stuck) tenants() string {
 	s.t.Helper()
-	return ask[string](s.db, fmt.Sprintf("select coalesce(string_agg(tenant, ' ' order by id), '') from %s", s.table("job")))
+	return ask[string](s.db, fmt.Sprintf("select coalesce(string_agg(tenant, ' ' order by tenant), '') from %s", s.table("job")))
 }
 
 func receive(t *testing.T, from chan error) error {
