@@ -27,6 +27,7 @@ func races(ctx context.Context, args []string) error {
 	flags.Int64Var(&o.Jobs, "jobs", 0, "jobs of a race (0: as the race says)")
 	flags.IntVar(&o.Seconds, "seconds", 0, "seconds of a race that goes by time (0: as the race says)")
 	flags.StringVar(&only, "only", "", "contenders, separated by commas (empty: all)")
+	flags.StringVar(&o.Lane, "lane", "", "only lanes whose printed name contains this (empty: all)")
 	flags.StringVar(&o.Out, "out", "", "folder for the results (empty: data, or data/quick when the sizes or the contenders are not those of the races)")
 	names, err := parseMixed(flags, args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -59,7 +60,7 @@ func races(ctx context.Context, args []string) error {
 	}
 	if o.Out == "" {
 		o.Out = filepath.Join(o.Root, "data")
-		if o.Quick || o.Jobs > 0 || o.Seconds > 0 || len(o.Only) > 0 {
+		if o.Quick || o.Jobs > 0 || o.Seconds > 0 || len(o.Only) > 0 || o.Lane != "" {
 			o.Out = filepath.Join(o.Out, "quick")
 		}
 	}

@@ -114,6 +114,27 @@ func TestSized(t *testing.T) {
 	})
 }
 
+func TestEntered(t *testing.T) {
+	r := Race{Lanes: []Lane{{Contender: "ours", Settings: "tuned"}, {Contender: "ours", Settings: "tuned", Condition: "idle"}, {Contender: "river", Settings: "tuned"}}}
+	for _, c := range []struct {
+		options Options
+		want    int
+	}{
+		{Options{}, 3},
+		{Options{Only: []string{"ours"}}, 2},
+		{Options{Only: []string{"ours", "river"}, Lane: "tuned, idle"}, 1},
+		{Options{Only: []string{"gue"}}, 0},
+	} {
+		m := Meeting{options: c.options}
+		if got := len(m.entered(r).Lanes); got != c.want {
+			t.Errorf("%+v: got %d lanes, want %d", c.options, got, c.want)
+		}
+	}
+	if len(r.Lanes) != 3 || r.Lanes[1].Condition != "idle" {
+		t.Error("the race itself has changed")
+	}
+}
+
 func TestAtMost(t *testing.T) {
 	r := Race{Rounds: 2, Limit: time.Minute, Seconds: 30, Overhead: time.Second,
 		Lanes: []Lane{{Contender: "a"}, {Contender: "b", Limit: 10 * time.Second}}}

@@ -29,6 +29,8 @@ type Options struct {
 	Seconds int   // 0: as long as the race says
 	// Only are names of contenders; none is all of them.
 	Only []string
+	// Lane is a part of the names of lanes, as they are printed; "" is in all of them.
+	Lane string
 	// Out is the folder for the results.
 	Out string
 	// Root is the folder of the module lab.
@@ -111,11 +113,10 @@ func (m *Meeting) finish(result *data.Race, start time.Time, err error) error {
 
 // entered returns the race with the lanes that were asked for.
 func (m *Meeting) entered(race Race) Race {
-	if len(m.options.Only) > 0 {
-		race.Lanes = slices.DeleteFunc(slices.Clone(race.Lanes), func(l Lane) bool {
-			return !slices.Contains(m.options.Only, l.Contender)
-		})
-	}
+	race.Lanes = slices.DeleteFunc(slices.Clone(race.Lanes), func(l Lane) bool {
+		wanted := len(m.options.Only) == 0 || slices.Contains(m.options.Only, l.Contender)
+		return !wanted || !strings.Contains(l.String(), m.options.Lane)
+	})
 	return race
 }
 
