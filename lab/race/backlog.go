@@ -10,7 +10,7 @@ import (
 var Backlog = Race{
 	Name: "backlog",
 	About: "How the rate of working depends on how many jobs are ready: from a thousand to ten million. Each point is the rate " +
-		"of the first 10 s, or of the whole backlog where that is done before.",
+		"of the first 10 s, or of the whole backlog where that is done before; with a thousand, the worker's start is most of it.",
 	Course:   course.Drain,
 	Jobs:     10_000_000,
 	Rounds:   2,
