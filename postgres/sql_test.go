@@ -280,7 +280,7 @@ func TestEverythingHasAComment(t *testing.T) {
 			  and obj_description(c.oid, 'pg_class') is null
 			union all
 			select a.attname::text from pg_attribute a
-			where a.attrelid = $2::regclass and a.attnum > 0 and col_description(a.attrelid, a.attnum) is null
+			where a.attrelid = $2::regclass and a.attnum > 0 and not a.attisdropped and col_description(a.attrelid, a.attnum) is null
 			union all
 			select p.proname::text from pg_proc p
 			where p.pronamespace = $1::text::regnamespace and obj_description(p.oid, 'pg_proc') is null

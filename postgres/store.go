@@ -71,6 +71,7 @@ type Store struct {
 	ownsPool bool
 	marks    marks
 	claims   sync.Map // the statements of claims, see claimSQL
+	due      dueLevels
 	ear      *ear
 
 	insertSQL string
