@@ -89,6 +89,14 @@ func queryOnce[T any](ctx context.Context, s *Store, pool *pgxpool.Pool, st stat
 		conn.Release()
 	}()
 
+	if !st.plain && isDirect(conn) {
+		rows, err := conn.Query(ctx, s.sql(st.sql), st.args...)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(rows, scan)
+	}
+
 	// One round trip.
 	batch := &pgx.Batch{}
 	batch.Queue(begin)

@@ -202,6 +202,7 @@ func (s *Store) runtimePool() (*pgxpool.Pool, error) {
 	cfg := s.pool.Config()
 	cfg.MaxConns = int32(s.config.PoolSize)
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	knowDirect(cfg)
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects to nothing yet
 	if err != nil {
 		return nil, err
