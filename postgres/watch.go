@@ -17,7 +17,7 @@ const (
 	// trail is after how long a worker looks once more for what was committed late: by
 	// a transaction that had its wake-up sent by another, or that inserted before the
 	// worker's waiting was known. Chosen: many times the duration of a commit.
-	trail = 50 * time.Millisecond
+	trail = 25 * time.Millisecond
 	// longTrail is the same for transactions that went on after they had inserted.
 	longTrail = 500 * time.Millisecond
 	// spread is by how much each further process that waits spreads their wake-ups, so

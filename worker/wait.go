@@ -17,10 +17,17 @@ const (
 	// for nothing; the first follows at once, and the last is never left out.
 	// Chosen: ten empty claims a second do no harm.
 	wakeSpacing = 100 * time.Millisecond
+	// freeWakes is how many in a row may be for nothing before they are spaced.
+	freeWakes = 2
 	// dueSpacing is the least between two questions of when the next job is due.
 	// A job that becomes due within it after the last question may start that
 	// much late. Chosen: nobody schedules to the hundredth of a second.
 	dueSpacing = 20 * time.Millisecond
+	// dueAfterJobs is when it is asked after jobs were found, if nothing asks for it
+	// sooner: a wake-up for a job that was due may have been one for a later job, too.
+	// Such a job may start that much late. Chosen: short jobs that come one by one
+	// do not cause a question each.
+	dueAfterJobs = 100 * time.Millisecond
 	// heardPolls is how much rarer a worker polls that hears wake-ups: with it,
 	// an idle worker asks the database less than once a second, all in all.
 	heardPolls = 2
@@ -62,6 +69,7 @@ type waiter struct {
 
 	due     time.Time // when the next job is due, zero if none is known
 	ask     bool      // that is to be asked
+	askAt   time.Time // or at that time, zero if not
 	askedAt time.Time
 
 	why reason // of the claim that is made now
@@ -155,7 +163,9 @@ func (w *waiter) settleDown() bool {
 		w.refresh(w.why)
 		return true
 	}
-	if w.ask && !time.Now().Before(w.askedAt.Add(dueSpacing)) {
+	now := time.Now()
+	timely := !w.askAt.IsZero() && !now.Before(w.askAt)
+	if (w.ask || timely) && !now.Before(w.askedAt.Add(dueSpacing)) {
 		w.askDue()
 	}
 	return false
@@ -196,7 +206,7 @@ func (w *waiter) askDue() {
 	ctx, cancel := r.op(r.claimBound())
 	defer cancel()
 	in, ok, err := r.store.NextDue(ctx, queues, r.kinds)
-	w.ask, w.askedAt, w.due = false, time.Now(), time.Time{}
+	w.ask, w.askAt, w.askedAt, w.due = false, time.Time{}, time.Now(), time.Time{}
 	switch {
 	case err == nil:
 		r.outages.works("next due")
@@ -229,17 +239,23 @@ func (w *waiter) claimed(found int, ok bool) {
 		return
 	case byWake:
 		if found == 0 {
-			// 6, 12, 25, 50 and then 100 ms, each by up to half less: many
+			// Nothing after the first two, because stores look once more by
+			// themselves, and what comes then is not to wait for it; then 6, 12,
+			// 25, 50 and from there on 100 ms, each by up to half less: many
 			// workers may have had the same wake-up.
 			w.useless++
-			space := wakeSpacing >> max(0, 5-w.useless)
-			w.wakeAfter = now.Add(space - time.Duration(rand.Float64()*float64(space)/2))
+			if w.useless > freeWakes {
+				space := wakeSpacing >> max(0, 5-(w.useless-freeWakes))
+				w.wakeAfter = now.Add(space - time.Duration(rand.Float64()*float64(space)/2))
+			}
+			w.ask = true // it was for a job that is due later, it seems
 		}
-		w.ask = true
 	case byDue:
 		w.ask = true
 	}
-	w.ask = w.ask || found > 0
+	if found > 0 && w.askAt.IsZero() {
+		w.askAt = now.Add(dueAfterJobs)
+	}
 	w.pollAt = now.Add(w.pollEvery()) // all queues have been asked
 }
 
@@ -292,6 +308,8 @@ func (w *waiter) sleep(idle bool) bool {
 	case r.untilEmpty || !idle:
 	case w.ask:
 		sooner(w.askedAt.Add(dueSpacing))
+	case !w.askAt.IsZero():
+		sooner(w.askAt)
 	case w.told && w.heard:
 		sooner(w.askedAt.Add(dueAgain))
 	}
