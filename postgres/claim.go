@@ -53,7 +53,7 @@ func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds 
 	jobs = scan.finish(jobs)
 	elapsed := scan.seen.elapsed
 	if len(jobs) == 0 { // then the server has not told
-		elapsed = time.Since(began)
+		elapsed = time.Since(began) - s.marks.lag()
 	}
 	if err == nil || outlasted(err) {
 		s.marks.afterQuick(req, elapsed, len(jobs))
@@ -64,7 +64,7 @@ func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds 
 // claimCarefully begins behind the marks, where there are any, and moves them on.
 func (s *Store) claimCarefully(ctx context.Context, req later.ClaimRequest, kinds int, args []any) ([]*later.Claimed, error) {
 	marks, head := s.marks.before(req)
-	began := s.marks.clock()
+	began, sent := s.marks.clock(), time.Now()
 	scan := claimScan{store: s, token: req.Token}
 	jobs, err := query(ctx, s, statement{
 		name: fmt.Sprintf("claim %d jobs", req.Limit), sql: s.claimSQL("careful", carefulClaimSQL, kinds),
@@ -77,6 +77,7 @@ func (s *Store) claimCarefully(ctx context.Context, req later.ClaimRequest, kind
 		return nil, err
 	}
 	jobs = scan.finish(jobs)
+	s.marks.learnLag(time.Since(sent) - scan.seen.elapsed)
 	slices.SortFunc(jobs, func(a, b *later.Claimed) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), compareReady(a, b))
 	})

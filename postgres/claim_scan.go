@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,22 +24,20 @@ type claimScan struct {
 	// began is when the statement did, its planning not included, and clock when the
 	// latest row was made.
 	began, clock time.Time
-	lost         lostLeases
 	seen         seen
 }
 
-// lostLeases are the leases that had ended of jobs that were claimed; mostly none.
-type lostLeases struct {
-	IDs     []int64
-	Untils  []time.Time
-	Holders []string
+// lostLease is a lease that had ended of a job that was claimed.
+type lostLease struct {
+	Until  int64  `json:"until"` // microseconds since 1970
+	Holder string `json:"holder"`
 }
 
 // The columns behind those of the record.
 const (
 	columnNow  = 18
 	columnLost = 21
-	columnSeen = 24
+	columnSeen = 22
 )
 
 // row reads one row; the job is nil where there is none.
@@ -61,15 +61,7 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 		dest = append(dest[:len(dest):len(dest)], make([]any, columnNow-len(dest))...)
 		dest = append(dest, &c.now, &c.began, &c.clock)
 	}
-	careful := len(values) > columnSeen
-	if !careful || !hasJob {
-		c.lost = lostLeases{} // of an earlier try, if it has any
-	}
-	if values[columnLost] != nil {
-		dest = append(dest, make([]any, columnLost-len(dest))...)
-		dest = append(dest, &c.lost.IDs, &c.lost.Untils, &c.lost.Holders)
-	}
-	if careful && values[columnSeen] != nil {
+	if len(values) > columnSeen && values[columnSeen] != nil {
 		dest = append(dest, make([]any, columnSeen-len(dest))...)
 		dest = append(dest, &c.seen.nrs, &c.seen.priorities, &c.seen.asked, &c.seen.picked)
 	}
@@ -81,11 +73,18 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 	if !hasJob {
 		return nil, nil
 	}
-	return &later.Claimed{Record: r.record(c.store)}, nil
+	job := &later.Claimed{Record: r.record(c.store)}
+	if text := values[columnLost]; text != nil {
+		var lost lostLease
+		if err := json.Unmarshal(text, &lost); err != nil {
+			return nil, fmt.Errorf("lost lease of job %d: %w", job.ID, err)
+		}
+		job.LostWorker, job.LostAt = lost.Holder, time.UnixMicro(lost.Until).UTC()
+	}
+	return job, nil
 }
 
-// finish leaves out what is no job and tells of each the lease that it has and the one
-// that was lost.
+// finish leaves out what is no job, and tells of each what the whole claim knows.
 func (c *claimScan) finish(jobs []*later.Claimed) []*later.Claimed {
 	c.seen.now, c.seen.elapsed = c.now.UTC(), c.clock.Sub(c.began)
 	jobs = slices.DeleteFunc(jobs, func(job *later.Claimed) bool { return job == nil })
@@ -94,9 +93,6 @@ func (c *claimScan) finish(jobs []*later.Claimed) []*later.Claimed {
 		job.Now = c.seen.now
 		if job.MaxAttempts == 1 && job.Crashes > 0 {
 			job.Doom = later.DoomLost
-		}
-		if i := slices.Index(c.lost.IDs, job.ID); i >= 0 {
-			job.LostWorker, job.LostAt = c.lost.Holders[i], c.lost.Untils[i].UTC()
 		}
 	}
 	return jobs

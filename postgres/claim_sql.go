@@ -114,10 +114,17 @@ const oldLeases = `
   where j.ctid = any(array({lost}))
     and not ` + unanswered
 
+// claimFacts come with each job: when the claim began and the row was made, and the
+// lease that was lost. What was lost is looked up by the job's id, and only for the few
+// that ever were (jsonb finds a key by halving): a killed worker may leave thousands.
+const claimFacts = `now(), statement_timestamp(), clock_timestamp(),
+  case when j.crashes > 0 then (
+    (select jsonb_object_agg(o.id, jsonb_build_object('until', (extract(epoch from o.lease_until) * 1000000)::bigint, 'holder', o.lease_holder)) from old o)
+    -> j.id::text)::text
+  end`
+
 // quickClaim is the claim as long as no marks are kept. It goes from level to level
-// and from queue to queue only as long as there is something wanted. Each row of its
-// answer has when the claim began, when the row was made, and all leases that were lost,
-// which mostly is nothing: a further look at each row would cost more.
+// and from queue to queue only as long as there is something wanted.
 const quickClaim = `
 with picked as materialized (
   select t.ctid, t.lost
@@ -157,9 +164,7 @@ logged as (` + logLost + `
 )
 update {schema}.job j` + takeRows + `
 where j.ctid = any(array(select p.ctid from picked p))
-returning ` + recordColumns + `,
-  now(), statement_timestamp(), clock_timestamp(),
-  (select array_agg(id) from old), (select array_agg(lease_until) from old), (select array_agg(lease_holder) from old)`
+returning ` + recordColumns + `, ` + claimFacts
 
 // quickClaimSQL is quickClaim for a worker with so many kinds.
 func quickClaimSQL(kinds int) string {
@@ -241,11 +246,10 @@ claimed as (
   where j.ctid = any(array(select unnest(l.picked) from level l))
   returning ` + recordColumns + `
 )
-select ` + recordColumns + `, now(), statement_timestamp(), clock_timestamp(), seen.*
+select ` + recordColumns + `, ` + claimFacts + `, seen.*
 from (values (true), (false)) as part (summary)
 left join (
-  select (select array_agg(id) from old), (select array_agg(lease_until) from old), (select array_agg(lease_holder) from old),
-         array_agg(l.nr), array_agg(l.priority), array_agg(l.asked), array_agg(cardinality(l.picked))
+  select array_agg(l.nr), array_agg(l.priority), array_agg(l.asked), array_agg(cardinality(l.picked))
   from level l
 ) seen on part.summary
 left join claimed j on not part.summary`

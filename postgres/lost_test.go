@@ -96,3 +96,37 @@ func TestEnqueueWithoutTables(t *testing.T) {
 		})
 	}
 }
+
+// A worker that is killed may leave thousands of jobs that it had claimed ahead: each is
+// told who lost it, and a claim of them is no other than of so many others. (With all lost
+// leases in each row of the answer, this took 12 s.)
+func TestManyLostAtOnce(t *testing.T) {
+	const jobs = 4000
+	d := open(t, postgres.Config{})
+	d.enqueue(jobs)
+	for _, worker := range []string{"a", "b"} {
+		req := claimOf(jobs / 2)
+		req.Worker = worker
+		if claimed, err := d.Claim(t.Context(), req); err != nil || len(claimed) != jobs/2 {
+			t.Fatalf("got %d jobs, %v", len(claimed), err)
+		}
+	}
+	d.do("update " + d.table("job") + " set lease_until = now() - interval '1 hour'")
+	claimed, err := d.Claim(t.Context(), claimOf(jobs))
+	if err != nil || len(claimed) != jobs {
+		t.Fatalf("got %d jobs, %v, want all that were lost", len(claimed), err)
+	}
+	lostBy := map[string]int{}
+	for _, c := range claimed {
+		lostBy[c.LostWorker]++
+		if ago := c.Now.Sub(c.LostAt).Round(time.Minute); ago != time.Hour {
+			t.Fatalf("job %d was lost %v ago, want an hour", c.ID, ago)
+		}
+	}
+	if lostBy["a"] != jobs/2 || lostBy["b"] != jobs/2 {
+		t.Errorf("lost by %v, want half by each", lostBy)
+	}
+	if n := ask[int](d, "select count(*)::int from "+d.table("job_log")+" where outcome = 'lost'"); n != jobs {
+		t.Errorf("got %d rows of lost attempts in the log, want %d", n, jobs)
+	}
+}

@@ -85,6 +85,20 @@ func TestMarks(t *testing.T) {
 		}
 	})
 
+	t.Run("what is enqueued before a claim and committed after it is found by the next", func(t *testing.T) {
+		s, _ := marked(t)
+		claimSome(t, s, 100)
+		conn := connect(t)
+		execute(t, s, conn, "begin; insert into {schema}.job (kind) values ('work')")
+		if jobs := claimSome(t, s, 5); len(jobs) != 0 {
+			t.Fatalf("got %d jobs before the commit", len(jobs))
+		}
+		execute(t, s, conn, "commit")
+		if jobs := claimSome(t, s, 5); len(jobs) != 1 {
+			t.Errorf("got %d jobs, want the one that was committed late", len(jobs))
+		}
+	})
+
 	t.Run("what this process gives back is found at once", func(t *testing.T) {
 		s, _ := marked(t)
 		jobs := claimSome(t, s, 100)
@@ -225,10 +239,16 @@ func TestMarkOfALevel(t *testing.T) {
 	if want := (position{jobs[1].RunAt, 9}); got[0] != want {
 		t.Errorf("a level that has more: got %v, want %v", got[0], want)
 	}
-	if want := (position{now, math.MaxInt64}); got[4] != want {
+	if want := (position{now.Add(-300 * time.Millisecond), math.MaxInt64}); got[4] != want {
 		t.Errorf("a level that had less than asked for: got %v, want %v", got[4], want)
 	}
 	if len(got) != 2 {
 		t.Errorf("got %d levels, want 2", len(got))
+	}
+
+	jobs[1].RunAt = now.Add(-time.Millisecond)
+	m.after(req, []bool{true}, seen{nrs: []int32{1}, priorities: []int32{0}, asked: []int32{2}, picked: []int32{2}, now: now, elapsed: time.Second}, jobs)
+	if got, want := m.lanes[laneKey{"work", "default"}].levels[0], (position{now.Add(-300 * time.Millisecond), math.MaxInt64}); got != want {
+		t.Errorf("a level whose last job is of just now: got %v, want %v, since others may be committed yet", got, want)
 	}
 }

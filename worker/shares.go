@@ -1,6 +1,10 @@
 package worker
 
-import "github.com/later-queue/later"
+import (
+	"slices"
+
+	"github.com/later-queue/later"
+)
 
 // shares divides the slots between the queues, and holds the jobs that were
 // claimed ahead. Its owner locks it.
@@ -203,6 +207,18 @@ func (s *shares) pick() *attempt {
 		s.inLine--
 	}
 	return a
+}
+
+// mayPick reports whether pick would return a job: while all queues that have jobs in
+// line hold their parts already, it would not.
+func (s *shares) mayPick() bool {
+	if s.inLine == 0 || len(s.queues) == 1 {
+		return s.inLine > 0
+	}
+	active := s.active()
+	return slices.ContainsFunc(s.queues, func(q queueShare) bool {
+		return q.line.n > 0 && s.below(&q, 0, active)
+	})
 }
 
 // nextTurn is the queue whose job starts next, −1 if none may.

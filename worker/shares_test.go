@@ -2,7 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,13 @@ import (
 	"github.com/later-queue/later"
 	"github.com/later-queue/later/worker"
 )
+
+// goroutinesMade is how many goroutines this process has ever made.
+func goroutinesMade() uint64 {
+	sample := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
 
 // census counts the jobs that run, by queue.
 type census struct {
@@ -51,6 +60,36 @@ func (c *census) want(t *testing.T, want map[string]int) {
 
 func TestShares(t *testing.T) {
 	queues := []worker.Queue{{Name: "a", Share: 3}, {Name: "b", Share: 1}, {Name: "c"}}
+
+	t.Run("jobs that must not start yet cost nothing", func(t *testing.T) {
+		// Goroutines once started each other for as long as a queue with its part of the
+		// slots had jobs in line, and the other's claim was under way.
+		bubble(t, func(b *bed) {
+			var starts atomic.Int64
+			b.tasks(2000, later.Options{Queue: "a"})
+			b.tasks(2000, later.Options{Queue: "b"})
+			b.store.hanging(func(_ context.Context, op string, _ any) error {
+				if op == "claim" {
+					time.Sleep(20 * time.Millisecond)
+				}
+				return nil
+			})
+			h := handle(func(ctx context.Context, j *later.Job[task]) error {
+				starts.Add(1)
+				if j.Queue == "b" {
+					return obedient(ctx, 120*time.Millisecond)
+				}
+				return obedient(ctx, 5*time.Millisecond)
+			})
+			before := goroutinesMade()
+			r := b.run(h, worker.Config{Queues: []worker.Queue{{Name: "a"}, {Name: "b"}}, Concurrency: 10})
+			b.sleep(3 * time.Second)
+			r.stop()
+			if made := goroutinesMade() - before; made > uint64(starts.Load())+5_000 {
+				t.Errorf("%d goroutines were made for %d jobs", made, starts.Load())
+			}
+		})
+	})
 
 	t.Run("the slots are divided by shares while all queues have work", func(t *testing.T) {
 		bubble(t, func(b *bed) {

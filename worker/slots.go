@@ -24,14 +24,10 @@ func (r *run) hasRoom() bool { return r.busy+r.reserved+r.surplus() < r.cfg.Conc
 // when the store is slow (no more of them than there are slots and jobs may be
 // claimed ahead) nor when it is away (then each keeps its slot).
 func (r *run) surplus() int {
-	waiting := r.waiting()
-	if r.outage || waiting <= r.cfg.Concurrency {
-		if r.outage {
-			return waiting
-		}
-		return 0
+	if r.outage {
+		return r.waiting()
 	}
-	return max(0, waiting-r.resultsMost())
+	return max(0, r.waiting()-r.resultsMost())
 }
 
 // resultsMost is how many results may wait before slots are kept empty.
@@ -40,7 +36,7 @@ func (r *run) resultsMost() int { return r.cfg.Concurrency + r.shares.proven() }
 // dispatch sees to it that jobs that wait start as far as they may. The lock is
 // held.
 func (r *run) dispatch() {
-	if r.starting || r.shares.inLine == 0 || !r.hasRoom() {
+	if r.starting || !r.hasRoom() || !r.shares.mayPick() {
 		return
 	}
 	r.starting = true

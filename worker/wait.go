@@ -253,6 +253,7 @@ func (w *waiter) claimed(found int, ok bool) {
 	case byDue:
 		w.ask = true
 	}
+	w.pending = false // all queues have been asked since it came
 	if found > 0 && w.askAt.IsZero() {
 		w.askAt = now.Add(dueAfterJobs)
 	}
@@ -302,6 +303,9 @@ func (w *waiter) sleep(idle bool) bool {
 		}
 	case w.pending:
 		wakes = nil
+		if w.wakeAfter.IsZero() { // a claim has found jobs since then
+			until = time.Now()
+		}
 		sooner(w.wakeAfter)
 	}
 	switch {
@@ -347,7 +351,8 @@ func (w *waiter) act(now time.Time, idle bool, own time.Time) {
 		}
 		w.r.mu.Unlock()
 		if passed(w.due) {
-			w.due = time.Time{}
+			// The claim that follows may be counted as the poll's.
+			w.due, w.ask = time.Time{}, true
 		}
 		w.refresh(byDue)
 	}

@@ -89,6 +89,25 @@ func TestWaiting(t *testing.T) {
 		})
 	})
 
+	t.Run("a wake-up that came while others were held up is not kept back by a job that was found meanwhile", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			h := b.hearing()
+			r := b.run(handle(noop), worker.Config{Poll: time.Minute})
+			b.sleep(10 * time.Second)
+			b.tasks(1, later.Options{Delay: 700 * time.Millisecond})
+			for range 139 { // until 695 ms
+				h.wake()
+				b.sleep(5 * time.Millisecond)
+			}
+			b.sleep(10 * time.Millisecond)
+			id := b.tasks(1, later.Options{})[0]
+			h.wake()
+			b.sleep(100 * time.Millisecond)
+			b.wantOutcomes(id, "done")
+			r.stopped()
+		})
+	})
+
 	t.Run("useless wake-ups cost ten claims a second, and the last is not forgotten", func(t *testing.T) {
 		// Case 166.
 		bubble(t, func(b *bed) {

@@ -60,6 +60,7 @@ type Combiner[J, R any] struct {
 	mu      sync.Mutex
 	waiting []*call[J, R]      // in the order of their coming
 	opening context.CancelFunc // ends an Open that is under way; nil when none is
+	lone    context.CancelFunc // the same for a call by itself
 	batches int                // that are opening or running
 	quiet   bool               // the last batch had but one call: no others are about
 	closed  bool
@@ -103,8 +104,10 @@ func (c *Combiner[J, R]) Do(ctx context.Context, items []J, bytes int) ([]R, err
 	case c.quiet && c.batches == 0:
 		c.batches++
 		c.running.Add(1)
+		opening, cancel := context.WithCancel(ctx)
+		c.lone = cancel
 		c.mu.Unlock()
-		return c.alone(own)
+		return c.alone(opening, own)
 	}
 	c.waiting = append(c.waiting, own)
 	c.begin()
@@ -129,13 +132,23 @@ func (c *Combiner[J, R]) Do(ctx context.Context, items []J, bytes int) ([]R, err
 // alone does a call as if there were no others: in the caller's goroutine, and within
 // the caller's context. A goroutine of its own costs a lone caller as much processor time as
 // the whole statement does.
-func (c *Combiner[J, R]) alone(own *call[J, R]) ([]R, error) {
+func (c *Combiner[J, R]) alone(opening context.Context, own *call[J, R]) ([]R, error) {
 	defer c.running.Done()
 	defer c.end()
-	conn, err := c.open(own.ctx)
+	conn, err := c.open(opening)
+	c.mu.Lock()
+	c.lone()
+	c.lone = nil
+	closed := c.closed
+	c.mu.Unlock()
 	switch {
 	case err != nil && own.ctx.Err() != nil:
 		return nil, own.ctx.Err()
+	case closed:
+		if err == nil {
+			conn.Release()
+		}
+		return nil, ErrClosed
 	case err != nil:
 		return nil, err
 	}
@@ -152,6 +165,9 @@ func (c *Combiner[J, R]) alone(own *call[J, R]) ([]R, error) {
 func (c *Combiner[J, R]) Close() {
 	c.mu.Lock()
 	c.closed = true
+	if c.lone != nil {
+		c.lone()
+	}
 	left := c.take(len(c.waiting))
 	c.mu.Unlock()
 	finish(left, ErrClosed)

@@ -3,6 +3,7 @@ package combine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -156,16 +157,20 @@ func TestClose(t *testing.T) {
 		})
 	})
 
-	t.Run("a connection is no longer waited for", func(t *testing.T) {
-		d := &database{noConn: true}
-		test(t, d, 1, func(t *testing.T, call caller) {
-			call.c.quiet = false
-			a := call.do(t.Context(), 1, 1)
-			call.c.Close()
-			synctest.Wait()
-			a.wantErr(t, ErrClosed)
+	for _, quiet := range []bool{false, true} { // by a batch, and by a lone call
+		t.Run(fmt.Sprintf("a connection is no longer waited for, quiet %t", quiet), func(t *testing.T) {
+			d := &database{noConn: true}
+			test(t, d, 1, func(t *testing.T, call caller) {
+				call.c.quiet = quiet
+				a := call.do(t.Context(), 1, 1)
+				synctest.Wait()
+				call.c.Close()
+				synctest.Wait()
+				a.wantErr(t, ErrClosed)
+				call.do(t.Context(), 1, 2).wantErr(t, ErrClosed)
+			})
 		})
-	})
+	}
 }
 
 // Many callers, some of whom give up, on real time and with the race detector.
