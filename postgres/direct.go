@@ -9,7 +9,7 @@ import (
 )
 
 // A connection of the store's own pool that leads to a server process of its own is
-// told once what [begin] and [plan] say, and a statement on it is a transaction by
+// told once what the constants begin and plan say, and a statement on it is a transaction by
 // itself. Behind a pooler the next transaction may be another process's, and what was
 // set for one would be set for others, so there both go along with each statement.
 // Measured for a claim and a settle of one job: 392 µs of the server's CPU, and 427 with

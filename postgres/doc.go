@@ -5,8 +5,10 @@
 // good, job_log the finished attempts of the last days, worker who is there.
 // [Store.Migrate] makes them.
 //
-// It needs no session state: no LISTEN, no session locks, no temporary tables,
-// nothing prepared that could be missed. Behind PgBouncer in transaction mode
+// It needs no session state to be right: no temporary tables, no session locks that
+// keep anybody away, nothing prepared that could be missed. Where it can, it listens on
+// one connection of its own, whose locks show that workers wait, and sets up direct
+// sessions once; behind a pooler it does neither. Behind PgBouncer in transaction mode
 // connect with default_query_exec_mode=exec or cache_describe, because the
 // default mode of pgx prepares statements that such a pooler loses.
 package postgres

@@ -16,7 +16,7 @@ func TestClaimsAreHot(t *testing.T) {
 	d := open(t, postgres.Config{})
 	requests := make([]later.Request, jobs)
 	for i := range requests {
-		// 110 bytes, as in DESIGN.md's measurements.
+		// 110 bytes, as in the measurements of docs/decisions.
 		requests[i].Args = work(fmt.Sprintf(`{"order_id": %d, "text": "%080d"}`, 10_000_000+i, i))
 	}
 	if _, err := d.EnqueueMany(t.Context(), requests); err != nil {

@@ -18,7 +18,8 @@ const (
 	// DefaultLease is how long after a crash a job is claimed again. Chosen:
 	// three renewals fit, each of which may fail without harm.
 	DefaultLease = 60 * time.Second
-	// DefaultPoll is how often an idle worker looks for work (mission W2).
+	// DefaultPoll is how often an idle worker looks for work that it was not woken
+	// for; half as often where wake-ups are heard. Chosen.
 	DefaultPoll = time.Second
 	// DefaultGrace is how long a handler may take to notice that its context
 	// has ended. Chosen, not measured.
@@ -38,8 +39,7 @@ const (
 	// MinSnooze is the shortest delay that a snooze gets. A job that always
 	// snoozes for 0 would keep a worker and its database busy without a pause,
 	// and a Drain would never end. Chosen: far above a round trip to the
-	// database, and below DefaultPoll, which is how soon an idle worker sees
-	// a job of somebody else anyway.
+	// database, and below DefaultPoll.
 	MinSnooze = 100 * time.Millisecond
 	// HookTimeout bounds a call of OnError or OnDead. Chosen, not measured.
 	HookTimeout = 10 * time.Second

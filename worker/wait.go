@@ -14,8 +14,8 @@ const (
 	// a statement each, which isolated short jobs must not cause.
 	stillBusy = 20 * time.Millisecond
 	// wakeSpacing is the most that is between two claims that follow wake-ups
-	// for nothing; the first follows at once, and the last is never left out.
-	// Chosen: ten empty claims a second do no harm.
+	// for nothing, and half of it the least; the first few follow at once, and the last is
+	// never left out. Chosen: ten or twenty empty claims a second do no harm.
 	wakeSpacing = 100 * time.Millisecond
 	// freeWakes is how many in a row may be for nothing before they are spaced.
 	freeWakes = 2
