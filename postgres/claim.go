@@ -63,6 +63,7 @@ func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds 
 
 // claimCarefully begins behind the marks, where there are any, and moves them on.
 func (s *Store) claimCarefully(ctx context.Context, req later.ClaimRequest, kinds int, args []any) ([]*later.Claimed, error) {
+	s.lookBehind(req)
 	marks, head := s.marks.before(req)
 	began, sent := s.marks.clock(), time.Now()
 	scan := claimScan{store: s, token: req.Token}

@@ -20,7 +20,9 @@ import (
 // that took their time, jobs given back, leases that ended. After a look that
 // took the time t there is no other for headPause·t, but not for longer than
 // maxHeadPause or t itself. A look that was given up because it outlasted its bound
-// counts like one that ended: the claims after it go on behind the marks. As long as
+// counts like one that ended: the claims after it go on behind the marks. One that
+// takes so long that jobs would wait for it is made beside the claims ([Store.lookBehind]),
+// and moves the marks back to what it finds. As long as
 // looks from the head are quick, which is nearly always, each claim is one and there
 // are no marks; one slow look may be the server's doing, two in a row are not.
 type marks struct {
@@ -55,6 +57,10 @@ const (
 	// some 0.2 ms. A transaction that stays open for longer after it has enqueued has its jobs
 	// found by the next look from the head.
 	unsettledTime = 300 * time.Millisecond
+	// longLook is how long a look from the head may have taken for the next to be a
+	// claim, for which the jobs that come meanwhile wait. After a longer one, what is
+	// behind the marks is looked for beside the claims. Chosen: it is 5% of one's latencies.
+	longLook = 20 * time.Millisecond
 	// maxLanes bounds the memory; beyond it, all is forgotten. Far more queues
 	// and sets of kinds than one process serves.
 	maxLanes = 10_000
@@ -65,6 +71,8 @@ type laneKey struct{ kinds, queue string }
 type lane struct {
 	headAfter time.Time          // no look from the head before
 	gaveUp    bool               // the last look from the head outlasted its bound
+	took      time.Duration      // the last look from the head
+	looking   bool               // a look beside the claims is under way ([Store.lookBehind])
 	levels    map[int32]position // nil after the first slow look
 	// blind: only these levels are visited until the next look from the head,
 	// because looking for others is slow as well. That is so where a whole level
@@ -171,7 +179,7 @@ func (m *marks) before(req later.ClaimRequest) (arrays markArrays, head []bool) 
 	now, kinds := m.clock(), kindsKey(req.Kinds)
 	for i, q := range req.Queues {
 		l := m.lanes[laneKey{kinds, q.Queue}]
-		if l == nil || !now.Before(l.headAfter) {
+		if l == nil || !now.Before(l.headAfter) && l.took <= longLook {
 			head[i] = true
 			continue
 		}
@@ -205,7 +213,7 @@ func (m *marks) after(req later.ClaimRequest, head []bool, s seen, jobs []*later
 			m.lanes[key] = &lane{}
 			continue
 		case head[i]:
-			m.lanes[key] = m.lanes[key].relooked(m.clock().Add(pauseAfter(s.elapsed)), s.now)
+			m.lanes[key] = m.lanes[key].relooked(m.clock(), s)
 		case m.lanes[key] == nil || m.lanes[key].levels == nil: // another claim has looked from the head meanwhile
 			continue
 		case slow:
@@ -226,13 +234,15 @@ func (m *marks) after(req later.ClaimRequest, head []bool, s seen, jobs []*later
 	}
 }
 
-// relooked is l after a slow look from the head at the time now. A level that the
+// relooked is l after a slow look from the head. A level that the
 // look does not mention has nothing in it; its mark stays, because only through it
 // is the level passed quickly.
-func (l *lane) relooked(headAfter, now time.Time) *lane {
-	next := &lane{headAfter: headAfter, levels: map[int32]position{}}
+func (l *lane) relooked(clock time.Time, s seen) *lane {
+	next := &lane{
+		headAfter: clock.Add(pauseAfter(s.elapsed)), took: s.elapsed, looking: l.looking, levels: map[int32]position{},
+	}
 	for priority := range l.levels {
-		next.levels[priority] = seenUntil(now)
+		next.levels[priority] = seenUntil(s.now)
 	}
 	return next
 }

@@ -30,7 +30,15 @@ func marked(t *testing.T) (s *Store, now *time.Time) {
 	if arrays, head := s.marks.before(claimRequest(5)); head[0] || len(arrays.nrs) != 1 {
 		t.Fatalf("got no mark after two slow looks: %+v", arrays)
 	}
+	lastLook(s, 10*time.Millisecond)
 	return s, &clock
+}
+
+// lastLook has the store believe that its last look from the head took so long.
+func lastLook(s *Store, took time.Duration) {
+	s.marks.mu.Lock()
+	defer s.marks.mu.Unlock()
+	s.marks.lanes[laneKey{"work", "default"}].took = took
 }
 
 func claimSome(t *testing.T, s *Store, limit int) []*later.Claimed {
@@ -82,6 +90,28 @@ func TestMarks(t *testing.T) {
 		*now = now.Add(time.Minute)
 		if jobs := claimSome(t, s, 5); len(jobs) != 1 {
 			t.Errorf("got %d jobs, want the one behind the mark", len(jobs))
+		}
+	})
+
+	t.Run("a look that takes long is made beside the claims, which find what it has found", func(t *testing.T) {
+		s, now := marked(t)
+		claimSome(t, s, 100)
+		lastLook(s, time.Second)
+		conn := connect(t)
+		execute(t, s, conn, "insert into {schema}.job (kind, run_at) values ('work', now() - interval '1 hour')")
+		if jobs := claimSome(t, s, 5); len(jobs) != 0 {
+			t.Fatalf("got %d jobs, want none: there is no mark", len(jobs))
+		}
+		*now = now.Add(time.Minute)
+		if _, head := s.marks.before(claimRequest(5)); head[0] {
+			t.Fatal("a claim would make the long look itself")
+		}
+		found := 0
+		for deadline := time.Now().Add(20 * time.Second); found == 0 && time.Now().Before(deadline); {
+			found += len(claimSome(t, s, 5))
+		}
+		if found != 1 {
+			t.Errorf("got %d jobs, want the one behind the mark", found)
 		}
 	})
 
@@ -176,7 +206,7 @@ func TestMarksAreKeptOnlyWhereLookingIsSlow(t *testing.T) {
 				what, fromHead, blind, levels, wantHead, wantBlind, wantLevels)
 		}
 	}
-	const quick, slow = time.Millisecond, 100 * time.Millisecond
+	const quick, slow = time.Millisecond, 15 * time.Millisecond // not so slow that it is made beside the claims
 	check := func(what string, elapsed time.Duration, priorities []int32, wantHead, wantBlind bool, wantLevels int) {
 		t.Helper()
 		fromHead, blind, levels := look(elapsed, priorities...)

@@ -72,6 +72,7 @@ type Store struct {
 	marks    marks
 	claims   sync.Map // the statements of claims, see claimSQL
 	due      dueLevels
+	looks    looks
 	ear      *ear
 
 	insertSQL string
@@ -229,6 +230,7 @@ func (s *Store) Close() error {
 	runtime, again := s.runtime, s.closed
 	s.closed, s.runtime = true, nil
 	s.mu.Unlock()
+	s.looks.close()
 	s.ear.close()
 	if s.shared != nil {
 		s.shared.Close()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/later-queue/later"
 )
@@ -17,6 +19,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+	unknown := s.unanswered.unknown(req.Unanswered)
 	var claimed []*later.Claimed
 	err = s.writer.do(ctx, req.Limit, func(tx *writeTx) error {
 		claimed = nil
@@ -24,7 +27,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		if err != nil {
 			return err
 		}
-		if err := giveBack(tx, req.Unanswered); err != nil {
+		if err := giveBack(tx, unknown); err != nil {
 			return err
 		}
 		taking := taking{now: now, worker: req.Worker, token: req.Token, until: after(now, req.Lease)}
@@ -44,12 +47,41 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+	s.unanswered.settled(unknown)
 	return claimed, nil
 }
 
+// unanswered remembers for which tokens the table has been searched. Once is enough: a
+// claim of this store that has returned has been committed or never will be.
+type unanswered struct {
+	mu       sync.Mutex
+	searched map[int64]bool
+}
+
+// unknown are those of tokens that are to be searched for.
+func (u *unanswered) unknown(tokens []int64) []int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(tokens), func(token int64) bool { return u.searched[token] })
+}
+
+// settled notes that tokens have been searched for.
+func (u *unanswered) settled(tokens []int64) {
+	if len(tokens) == 0 {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.searched == nil || len(u.searched) > 10_000 { // far more than fail within a lease
+		u.searched = map[int64]bool{}
+	}
+	for _, token := range tokens {
+		u.searched[token] = true
+	}
+}
+
 // updateGivenBack takes back what claims did whose answer was lost. It reads the
-// whole table: a claim of this store is answered unless its process dies, so it is
-// hardly ever run.
+// whole table, once for each such claim.
 //
 // Parameters: tokens as JSON.
 const updateGivenBack = `

@@ -85,7 +85,9 @@ type Store struct {
 	// watches are the waiting workers of this process.
 	watches *watches
 	nextDue nextDueStatement
-	close   sync.Once
+	// unanswered are claims of this process whose callers got no answer.
+	unanswered unanswered
+	close      sync.Once
 }
 
 var (

@@ -192,7 +192,7 @@ func TestAhead(t *testing.T) {
 		// Case 82, the last sentence.
 		bubble(t, func(b *bed) {
 			release := make(chan struct{})
-			ids := b.tasks(400, later.Options{MaxAttempts: 1})
+			ids := b.tasks(400, later.Options{MaxAttempts: 2})
 			r := b.stuck(300, release, worker.Config{})
 			r.cancel()
 			synctest.Wait()
@@ -371,5 +371,33 @@ func TestAhead(t *testing.T) {
 			}
 			r.stopped()
 		})
+	})
+}
+
+// A job with a single attempt is dead when its worker dies, whether it has run or not: so
+// it never waits for a slot.
+func TestSingleAttemptsAreNotClaimedAhead(t *testing.T) {
+	bubble(t, func(b *bed) {
+		b.tasks(3000, later.Options{})
+		ids := b.tasks(500, later.Options{MaxAttempts: 1})
+		b.tasks(3000, later.Options{})
+		var running, most atomic.Int64
+		h := handle(func(ctx context.Context, j *later.Job[task]) error {
+			defer running.Add(-1)
+			most.Store(max(most.Load(), running.Add(1)))
+			if j.MaxAttempts == 1 {
+				// Ten that run, and those whose results are on their way.
+				if held := len(b.leased(ids)); held > 50 {
+					t.Errorf("%d jobs with a single attempt are leased, with 10 slots", held)
+				}
+			}
+			return obedient(ctx, time.Millisecond)
+		})
+		r := b.run(h, worker.Config{Concurrency: 10})
+		b.sleep(30 * time.Second)
+		for _, id := range ids {
+			b.wantOutcomes(id, "done")
+		}
+		r.stopped()
 	})
 }

@@ -166,8 +166,9 @@ func (r *run) take(jobs []*later.Claimed, leaseEnds time.Time, fromSweep bool) {
 		switch {
 		case a.claimed.Doom != later.DoomNone:
 			r.toSettle(a, a.verdict)
-		case r.stopping || a.handler == nil:
-			// Claimed while the worker began to stop: nobody has seen it.
+		case r.stopping || a.handler == nil || a.claimed.MaxAttempts == 1 && !a.suspect && r.mustWait():
+			// Claimed while the worker began to stop: nobody has seen it. Or a job
+			// that would be dead if this worker died while it waits for a slot.
 			r.toSettle(a, verdict{settlement: release(a.lease())})
 		case a.suspect || !r.shares.push(a):
 			// It never waits among others: for a suspect a slot is kept, and a

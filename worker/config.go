@@ -53,7 +53,8 @@ type Config struct {
 	// Concurrency is the number of slots: how many jobs run at once. 0 is
 	// DefaultConcurrency, MaxConcurrency the most. Of jobs that are measured to
 	// be short, as many more are claimed as will start within 100 ms, at most
-	// 4,000 and at most 8 MiB of payloads; Stats.Waiting counts them. A job of
+	// 4,000 and at most 8 MiB of payloads by the average of the latest claim, and none
+	// with MaxAttempts 1; Stats.Waiting counts them. A job of
 	// better priority goes ahead of them, but is claimed only when half of them
 	// are gone: it starts at most some 100 ms late because of them, and 500 ms
 	// late if they become slow just then, since after that they are given back.

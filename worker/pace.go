@@ -32,6 +32,9 @@ type pace struct {
 	proven int
 	took   time.Duration // moving average of the handlers' run times
 	bytes  int           // average payload of the latest claim
+	// once: the latest claim had a job with a single attempt. Such a job is lost for
+	// good if the worker dies, so none waits for a slot, and nothing is claimed ahead.
+	once bool
 }
 
 // ended notes that a handler has run for d.
@@ -63,7 +66,7 @@ func (p *pace) slow() { p.proven = 0 }
 // ahead is how many jobs may wait for one of slots at the moment.
 func (p *pace) ahead(slots int) int {
 	n := int64(p.proven)
-	if n == 0 {
+	if n == 0 || p.once {
 		return 0
 	}
 	n = min(n, int64(slots)*int64(startWithin)/int64(max(p.took, 1)))

@@ -275,7 +275,7 @@ func (s *shares) proven() int {
 func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed) {
 	left := total
 	count := make([]int, len(s.queues))
-	bytes := make([]int, len(s.queues))
+	bytes, once := make([]int, len(s.queues)), make([]bool, len(s.queues))
 	for _, c := range got {
 		i := 0
 		if len(s.queues) > 1 {
@@ -283,6 +283,7 @@ func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed
 		}
 		count[i]++
 		bytes[i] += len(c.Payload)
+		once[i] = once[i] || c.MaxAttempts == 1
 	}
 	for _, limit := range asked {
 		i, ok := s.byName[limit.Queue]
@@ -294,7 +295,7 @@ func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed
 		}
 		q := &s.queues[i]
 		if count[i] > 0 {
-			q.pace.bytes = bytes[i] / count[i]
+			q.pace.bytes, q.pace.once = bytes[i]/count[i], once[i]
 		}
 		if count[i] < limit.Limit && certain {
 			q.more = false

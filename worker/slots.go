@@ -16,6 +16,12 @@ import (
 // hasRoom reports whether a job that waits may start. The lock is held.
 func (r *run) hasRoom() bool { return r.busy+r.reserved+r.surplus() < r.cfg.Concurrency }
 
+// mustWait reports whether a further job that was claimed would have to wait for a slot.
+// The lock is held.
+func (r *run) mustWait() bool {
+	return r.busy+r.reserved+r.surplus()+r.shares.inLine >= r.cfg.Concurrency
+}
+
 // surplus is how many slots are kept empty because results wait to be stored.
 // The lock is held.
 //
