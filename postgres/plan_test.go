@@ -124,7 +124,7 @@ func literal(v any) string {
 
 const (
 	quickTypes = "text[], int[], int, text[], int, text, bigint, bigint, bool, bigint[]"
-	dueTypes   = "text[], text[], bool, text[], int[]"
+	dueTypes   = "text[], text[], text[], int[]"
 	claimTypes = quickTypes + ", int[], int[], timestamptz[], bigint[], bool[]"
 )
 
@@ -314,7 +314,7 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
 		{"careful_claim_of_3_kinds", carefulClaimSQL(3), claimTypes, claimBuffers + 50, merging},
 		{"careful_claim", carefulClaimSQL(1), claimTypes, claimBuffers, claimArgs(50, arrays, "default")},
 		{"careful_claim_of_10_queues", carefulClaimSQL(1), claimTypes, claimBuffers, claimArgs(5, arrays, "default", "a", "b", "c", "d", "e", "f", "g", "h", "i")},
-		{"next_due_of_known_levels", nextDue, dueTypes, 40, []any{[]string{"default", "other"}, []string{"a", "work"}, false, []string{"default", "default"}, []int32{-5, 0}}},
+		{"next_due_of_known_levels", nextDue, dueTypes, 40, []any{[]string{}, []string{"a", "work"}, []string{"default", "default"}, []int32{-5, 0}}},
 		// With nothing to sweep 7 to 16; five for each of the fifty that it writes.
 		{"sweep", sweepJobs, sweepTypes, 400, sweepArgs(50)},
 		// A hundred look-ups by the primary key, three or four blocks each, and a
@@ -329,7 +329,7 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
 	}
 	if len(arrays.nrs) == 0 { // a quick claim goes nowhere else
 		statements = append(statements,
-			statement{"next_due", nextDue, dueTypes, 60, []any{[]string{"default", "other"}, []string{"a", "work"}, true, []string{}, []int32{}}},
+			statement{"next_due", nextDue, dueTypes, 60, []any{[]string{"default", "other"}, []string{"a", "work"}, []string{}, []int32{}}},
 			statement{"claim", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(50, arrays, "default")[:10]},
 			statement{"claim_of_3_kinds", quickClaimSQL(3), quickTypes, claimBuffers + 50, merging[:10]},
 			statement{"claim_of_10_queues", quickClaimSQL(1), quickTypes, claimBuffers,

@@ -71,7 +71,6 @@ type Store struct {
 	ownsPool bool
 	marks    marks
 	claims   sync.Map // the statements of claims, see claimSQL
-	due      dueLevels
 	looks    looks
 	ear      *ear
 
