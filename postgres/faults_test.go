@@ -13,7 +13,8 @@ import (
 	"github.com/later-queue/later/postgres"
 )
 
-// Cases 149 and 158: the line is cut between a commit and its answer.
+// Cases 149 and 158: the line is cut between a commit and its answer. A statement on a
+// direct connection is a transaction by itself, so its answer comes after its commit.
 func TestCutAfterCommit(t *testing.T) {
 	// start returns a store behind a proxy and the same store without one.
 	start := func(t *testing.T) (p *proxy, behind *postgres.Store, d *db) {
@@ -51,7 +52,7 @@ func TestCutAfterCommit(t *testing.T) {
 	t.Run("a claim leaves its jobs to the next one when the lease has ended", func(t *testing.T) {
 		p, behind, d := start(t)
 		id := d.enqueue(1)[0]
-		p.cutAfter("commit")
+		p.cutAfter("with picked as")
 		req := claimOf(1)
 		req.Lease = time.Millisecond
 		_, err := behind.Claim(t.Context(), req)
@@ -68,7 +69,7 @@ func TestCutAfterCommit(t *testing.T) {
 			p, behind, d := start(t)
 			id := d.enqueue(1)[0]
 			c := d.claimJust(1)[0]
-			p.cutAfter("commit")
+			p.cutAfter("j.lease_token = ($2")
 			_, err := behind.Settle(t.Context(), settlements(outcome, c))
 			unknown(t, p, err)
 			before := d.find(id)
@@ -94,9 +95,9 @@ func TestCutAfterCommit(t *testing.T) {
 		for i := range 9 {
 			switch i % 6 {
 			case 2:
-				p.cutBefore("commit")
+				p.cutBefore("renewed as (")
 			case 5:
-				p.cutAfter("commit")
+				p.cutAfter("renewed as (")
 			}
 			renewed, err := behind.Renew(t.Context(), []later.Lease{c.Lease}, time.Hour)
 			if i%3 == 2 && !errors.Is(err, later.ErrUnavailable) || i%3 != 2 && err != nil || len(renewed.Lost) > 0 {
