@@ -153,14 +153,14 @@ func (m *marks) of(kinds []string, queue string) (priorities []int32, runAts []t
 	return priorities, runAts, ids
 }
 
-// looked takes the result of a look: marks go back to in front of what was found, new
-// levels get one, and where it was quick no marks are needed any more.
+// looked takes the result of a look: the next claim begins in front of what was found,
+// new levels get a mark, and where it was quick no marks are needed any more.
 func (m *marks) looked(kinds []string, queue string, levels []lookedLevel, err error, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := laneKey{kindsKey(kinds), queue}
 	l := m.lanes[key]
-	if l == nil {
+	if l == nil || l.levels == nil { // forgotten, or begun anew, meanwhile
 		return
 	}
 	l.looking = false
@@ -174,14 +174,13 @@ func (m *marks) looked(kinds []string, queue string, levels []lookedLevel, err e
 	}
 	for _, found := range levels {
 		elapsed = max(elapsed, time.Duration(found.Elapsed*float64(time.Second)))
-		p, known := l.levels[found.Priority]
-		switch {
-		case found.RunAt != nil:
-			if first := (position{found.RunAt.UTC(), *found.ID - 1}); !known || first.before(p) {
-				l.levels[found.Priority] = first
-			}
-		case !known:
-			l.levels[found.Priority] = seenUntil(found.Now)
+		if l.behind == nil {
+			l.behind = map[int32]position{}
+		}
+		if found.RunAt != nil {
+			l.behind[found.Priority] = position{found.RunAt.UTC(), *found.ID - 1}
+		} else if _, known := l.levels[found.Priority]; !known {
+			l.behind[found.Priority] = seenUntil(found.Now)
 		}
 	}
 	if l.took = elapsed; !isSlow(elapsed, 0, len(levels)*len(kinds)) {

@@ -74,6 +74,10 @@ type lane struct {
 	took      time.Duration      // the last look from the head
 	looking   bool               // a look beside the claims is under way ([Store.lookBehind])
 	levels    map[int32]position // nil after the first slow look
+	// behind is from where the next claim is to begin instead, in levels where a look
+	// beside the claims has found something. It is kept apart, because a claim that was
+	// under way meanwhile moves its mark on.
+	behind map[int32]position
 	// blind: only these levels are visited until the next look from the head,
 	// because looking for others is slow as well. That is so where a whole level
 	// has been finished before this process came, and cannot be vacuumed.
@@ -184,6 +188,12 @@ func (m *marks) before(req later.ClaimRequest) (arrays markArrays, head []bool) 
 			continue
 		}
 		arrays.blind[i] = l.blind
+		for priority, p := range l.behind {
+			if mark, known := l.levels[priority]; !known || p.before(mark) {
+				l.levels[priority] = p
+			}
+		}
+		l.behind = nil
 		for priority, p := range l.levels {
 			arrays.nrs, arrays.priorities = append(arrays.nrs, int32(i+1)), append(arrays.priorities, priority)
 			arrays.runAts, arrays.ids = append(arrays.runAts, p.runAt), append(arrays.ids, p.id)
