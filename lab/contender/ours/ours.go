@@ -4,12 +4,9 @@ package ours
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/later-queue/later"
 	"github.com/later-queue/later/lab/contender"
 	"github.com/later-queue/later/lab/contender/database"
 	"github.com/later-queue/later/postgres"
@@ -38,21 +35,10 @@ var configs = map[string]struct {
 	"logged":   {worker: worker.Config{Concurrency: 1000}},
 }
 
-// batch is how many jobs one EnqueueMany gets. Chosen: as many as River's own
-// benchmark gives to its InsertMany.
-const batch = 5_000
-
-// noop is the payload of the lab's jobs.
-type noop contender.Payload
-
-// Kind implements later.Args.
-func (noop) Kind() string { return "lab.noop" }
-
 type ours struct {
-	env   contender.Env
+	jobs
 	pool  *pgxpool.Pool
 	store *postgres.Store
-	log   *slog.Logger
 }
 
 func open(ctx context.Context, env contender.Env) (contender.Contender, error) {
@@ -60,14 +46,14 @@ func open(ctx context.Context, env contender.Env) (contender.Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &ours{env: env, pool: pool}
-	o.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o := &ours{jobs: newJobs(env, configs[env.Settings].worker), pool: pool}
 	cfg := configs[env.Settings].postgres
-	cfg.Logger = o.log
+	cfg.Logger = o.worker.Logger
 	if o.store, err = postgres.New(pool, cfg); err != nil {
 		pool.Close()
 		return nil, err
 	}
+	o.queue = o.store
 	return o, nil
 }
 
@@ -76,43 +62,6 @@ func (o *ours) Setup(ctx context.Context) error {
 		return err
 	}
 	return o.store.Migrate(ctx)
-}
-
-func (o *ours) args(seq int64) noop { return noop{Seq: seq, Text: o.env.Payload} }
-
-func (o *ours) Enqueue(ctx context.Context, from, n int64) error {
-	for end := from + n; from < end; {
-		requests := make([]later.Request, min(batch, end-from))
-		for i := range requests {
-			requests[i].Args = o.args(from)
-			from++
-		}
-		if _, err := o.store.EnqueueMany(ctx, requests); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *ours) EnqueueOne(ctx context.Context, seq int64) error {
-	_, err := o.store.Enqueue(ctx, o.args(seq), later.Options{})
-	return err
-}
-
-func (o *ours) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
-	handlers := later.NewHandlers()
-	later.Handle(handlers, func(_ context.Context, job *later.Job[noop]) error {
-		handle(job.Payload.Seq)
-		return nil
-	})
-	cfg := configs[o.env.Settings].worker
-	cfg.Logger = o.log
-	w, err := worker.New(o.store, handlers, cfg)
-	if err != nil {
-		return err
-	}
-	ready()
-	return w.Run(ctx)
 }
 
 func (o *ours) Remaining(ctx context.Context) (n int64, err error) {

@@ -2,10 +2,7 @@ package ours
 
 import (
 	"context"
-	"log/slog"
-	"os"
 
-	"github.com/later-queue/later"
 	"github.com/later-queue/later/lab/contender"
 	"github.com/later-queue/later/lab/contender/sqlitefile"
 	"github.com/later-queue/later/sqlite"
@@ -32,14 +29,12 @@ var sqliteConfigs = map[string]struct {
 }
 
 type onSQLite struct {
-	env   contender.Env
+	jobs
 	store *sqlite.Store
-	log   *slog.Logger
 }
 
 func openSQLite(ctx context.Context, env contender.Env) (contender.Contender, error) {
-	o := &onSQLite{env: env}
-	o.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o := &onSQLite{jobs: newJobs(env, sqliteConfigs[env.Settings].worker)}
 	if err := o.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -48,8 +43,9 @@ func openSQLite(ctx context.Context, env contender.Env) (contender.Contender, er
 
 func (o *onSQLite) connect(ctx context.Context) (err error) {
 	cfg := sqliteConfigs[o.env.Settings].sqlite
-	cfg.Logger = o.log
+	cfg.Logger = o.worker.Logger
 	o.store, err = sqlite.Open(ctx, o.env.URL, cfg)
+	o.queue = o.store
 	return err
 }
 
@@ -61,43 +57,6 @@ func (o *onSQLite) Setup(ctx context.Context) error {
 		return err
 	}
 	return o.connect(ctx)
-}
-
-func (o *onSQLite) args(seq int64) noop { return noop{Seq: seq, Text: o.env.Payload} }
-
-func (o *onSQLite) Enqueue(ctx context.Context, from, n int64) error {
-	for end := from + n; from < end; {
-		requests := make([]later.Request, min(batch, end-from))
-		for i := range requests {
-			requests[i].Args = o.args(from)
-			from++
-		}
-		if _, err := o.store.EnqueueMany(ctx, requests); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *onSQLite) EnqueueOne(ctx context.Context, seq int64) error {
-	_, err := o.store.Enqueue(ctx, o.args(seq), later.Options{})
-	return err
-}
-
-func (o *onSQLite) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
-	handlers := later.NewHandlers()
-	later.Handle(handlers, func(_ context.Context, job *later.Job[noop]) error {
-		handle(job.Payload.Seq)
-		return nil
-	})
-	cfg := sqliteConfigs[o.env.Settings].worker
-	cfg.Logger = o.log
-	w, err := worker.New(o.store, handlers, cfg)
-	if err != nil {
-		return err
-	}
-	ready()
-	return w.Run(ctx)
 }
 
 func (o *onSQLite) Remaining(ctx context.Context) (n int64, err error) {
