@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/turns"
 )
 
 // Claim implements [later.Runner].
@@ -16,74 +16,57 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if len(req.Queues) == 0 || len(req.Kinds) == 0 || req.Limit <= 0 {
 		return nil, nil
 	}
+	kinds := slices.Compact(slices.Sorted(slices.Values(req.Kinds)))
 	queues, limits := make([]string, len(req.Queues)), make([]int32, len(req.Queues))
-	order := make(map[string]int, len(req.Queues))
 	for i, q := range req.Queues {
 		queues[i], limits[i] = q.Queue, int32(min(q.Limit, maxClaim))
-		order[q.Queue] = i
 	}
-	kinds := slices.Compact(slices.Sorted(slices.Values(req.Kinds))) // each is a lane
 	args := []any{
 		queues, limits, int32(min(req.Limit, maxClaim)), kinds, int32(later.SuspectCrashes),
-		req.Worker, req.Token, micros(req.Lease), !s.config.NoLog,
 		append([]int64{}, req.Unanswered...), // not null, which would be neither true nor false
+		req.Token, micros(req.Lease), !s.config.NoLog, req.Worker,
 	}
-	claim := s.claimCarefully
-	if s.marks.none(req) {
-		claim = s.claimQuickly
+	var jobs []*later.Claimed
+	quick := s.rotations.none(req) && !req.Thorough
+	if quick {
+		var tenants bool
+		var err error
+		if jobs, tenants, err = s.claimQuickly(ctx, req, len(kinds), args); err != nil {
+			return nil, err
+		}
+		quick = !tenants
 	}
-	jobs, err := claim(ctx, req, len(kinds), args)
-	if err != nil {
-		return nil, err
+	if !quick {
+		var err error
+		if jobs, err = s.claimInTurn(ctx, req, kinds, args); err != nil {
+			return nil, err
+		}
 	}
-	slices.SortFunc(jobs, func(a, b *later.Claimed) int {
-		return cmp.Or(cmp.Compare(order[a.Queue], order[b.Queue]), compareReady(a, b))
-	})
+	turns.Sort(jobs, queues)
 	return jobs, nil
 }
 
-// claimQuickly looks from the head of every level. If that takes long, the next claim
-// will be a careful one.
-func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds int, args []any) ([]*later.Claimed, error) {
-	began := time.Now()
+// claimQuickly looks from the head of every level, as if there were no tenants; where it finds
+// that there are, it takes nothing. If that takes long, the next claim will begin otherwise.
+func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds int, args []any) (jobs []*later.Claimed, tenants bool, err error) {
+	sql, ask := s.claimSQL("quick", quickClaimSQL, kinds), s.rotations.toAsk(req)
+	if ask {
+		sql = s.claimSQL("tenants", tenantClaimSQL, kinds)
+	}
+	sent := time.Now()
 	scan := claimScan{store: s, token: req.Token}
-	jobs, err := query(ctx, s, statement{
-		name: fmt.Sprintf("claim %d jobs", req.Limit), sql: s.claimSQL("quick", quickClaimSQL, kinds), args: args,
-	}, scan.row)
+	jobs, err = query(ctx, s, statement{name: fmt.Sprintf("claim %d jobs", req.Limit), sql: sql, args: args}, scan.row)
 	jobs = scan.finish(jobs)
-	elapsed := scan.seen.elapsed
-	if len(jobs) == 0 { // then the server has not told
-		elapsed = time.Since(began) - s.marks.lag()
+	elapsed := scan.elapsed()
+	if scan.now.IsZero() { // then the server has not told
+		elapsed = time.Since(sent) - s.rotations.lag()
+	} else {
+		s.rotations.learn(scan.now, time.Since(sent)-elapsed)
 	}
 	if err == nil || outlasted(err) {
-		s.marks.afterQuick(req, elapsed, len(jobs))
+		s.rotations.afterQuick(req, elapsed, len(jobs), ask, scan.tenants)
 	}
-	return jobs, err
-}
-
-// claimCarefully begins behind the marks, where there are any, and moves them on.
-func (s *Store) claimCarefully(ctx context.Context, req later.ClaimRequest, kinds int, args []any) ([]*later.Claimed, error) {
-	s.lookBehind(req)
-	marks, head := s.marks.before(req)
-	began, sent := s.marks.clock(), time.Now()
-	scan := claimScan{store: s, token: req.Token}
-	jobs, err := query(ctx, s, statement{
-		name: fmt.Sprintf("claim %d jobs", req.Limit), sql: s.claimSQL("careful", carefulClaimSQL, kinds),
-		args: append(args, marks.nrs, marks.priorities, marks.runAts, marks.ids, marks.blind),
-	}, scan.row)
-	if err != nil {
-		if outlasted(err) {
-			s.marks.gaveUp(req, head, s.marks.clock().Sub(began))
-		}
-		return nil, err
-	}
-	jobs = scan.finish(jobs)
-	s.marks.learnLag(time.Since(sent) - scan.seen.elapsed)
-	slices.SortFunc(jobs, func(a, b *later.Claimed) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), compareReady(a, b))
-	})
-	s.marks.after(req, head, scan.seen, jobs)
-	return jobs, nil
+	return jobs, scan.tenants, err
 }
 
 // claimSQL is a statement for so many kinds. A worker always has the same kinds, so
@@ -109,8 +92,3 @@ func outlasted(err error) bool {
 
 // maxClaim bounds one claim; more could not be run within any lease.
 const maxClaim = 100_000
-
-// compareReady is the order in which jobs of one queue are run.
-func compareReady(a, b *later.Claimed) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
-}

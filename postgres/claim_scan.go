@@ -11,8 +11,8 @@ import (
 	"github.com/later-queue/later"
 )
 
-// claimScan reads the answer of a claim, of which each row has a job or, in one of a
-// careful claim, what was seen.
+// claimScan reads the answer of a claim, of which each row has a job or, if it was asked for,
+// whether any job has a tenant.
 type claimScan struct {
 	store *Store
 	token int64
@@ -20,12 +20,15 @@ type claimScan struct {
 	decoder decoder
 	known   bool      // whether binary is known
 	binary  bool      // the answer can be read by the decoder
-	now     time.Time // when the transaction began
+	now     time.Time // when the transaction began; zero: there was no row
 	// began is when the statement did, its planning not included, and clock when the
 	// latest row was made.
 	began, clock time.Time
-	seen         seen
+	tenants      bool
 }
+
+// elapsed is how long the statement took by the server.
+func (c *claimScan) elapsed() time.Duration { return c.clock.Sub(c.began) }
 
 // lostLease is a lease that had ended of a job that was claimed.
 type lostLease struct {
@@ -35,9 +38,9 @@ type lostLease struct {
 
 // The columns behind those of the record.
 const (
-	columnNow  = 18
-	columnLost = 21
-	columnSeen = 22
+	columnNow     = 18
+	columnLost    = 21
+	columnTenants = 22
 )
 
 // row reads one row; the job is nil where there is none.
@@ -46,7 +49,7 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 	if !c.known {
 		c.known, c.binary = true, isBinary(row.FieldDescriptions())
 	}
-	dest := make([]any, 0, columnSeen+4)
+	dest := make([]any, 0, columnTenants+1)
 	var r recordRow
 	hasJob := values[0] != nil
 	if c.binary {
@@ -61,9 +64,9 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 		dest = append(dest[:len(dest):len(dest)], make([]any, columnNow-len(dest))...)
 		dest = append(dest, &c.now, &c.began, &c.clock)
 	}
-	if len(values) > columnSeen && values[columnSeen] != nil {
-		dest = append(dest, make([]any, columnSeen-len(dest))...)
-		dest = append(dest, &c.seen.nrs, &c.seen.priorities, &c.seen.asked, &c.seen.picked)
+	if len(values) > columnTenants && values[columnTenants] != nil {
+		dest = append(dest, make([]any, columnTenants-len(dest))...)
+		dest = append(dest, &c.tenants)
 	}
 	if len(dest) > 0 {
 		if err := row.Scan(append(dest, make([]any, len(values)-len(dest))...)...); err != nil {
@@ -86,11 +89,11 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 
 // finish leaves out what is no job, and tells of each what the whole claim knows.
 func (c *claimScan) finish(jobs []*later.Claimed) []*later.Claimed {
-	c.seen.now, c.seen.elapsed = c.now.UTC(), c.clock.Sub(c.began)
+	c.now = c.now.UTC()
 	jobs = slices.DeleteFunc(jobs, func(job *later.Claimed) bool { return job == nil })
 	for _, job := range jobs {
 		job.Lease = later.Lease{ID: job.ID, Token: c.token}
-		job.Now = c.seen.now
+		job.Now = c.now
 		if job.MaxAttempts == 1 && job.Crashes > 0 {
 			job.Doom = later.DoomLost
 		}

@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// The two statements of a claim: [quickClaim] and, where marks are kept, [carefulClaim].
-// Both go through the index job_ready (which has id + 0). A probe finds a queue's next
-// level, and within it each kind is a lane of its own, so that the rows of kinds that
-// the worker does not know are never read. A lane's future jobs lie behind its due ones,
-// so none of them is read either.
+// The statements of a claim: [quickClaim] and, where tenants take turns or marks are kept,
+// [nextLanes] and [laneClaim]. All go through the index job_ready (which has id + 0). A probe
+// finds a queue's next level, and within it each kind is read by itself, so that the rows of
+// kinds that the worker does not know are never read. A tenant's future jobs lie behind its
+// due ones, so none of them is read either.
 //
 // The rows that are taken are locked, and no others. The update goes by ctid: no row
 // can change under it, because it is locked, and a version newer than the statement's
 // snapshot is not found and waits for the next claim. Only rows that had a lease are read
 // once more, for what is told about the lost worker.
 //
-// Parameters of both: $1 queues, $2 the most of each, $3 the most of all, $4 kinds,
-// $5 SuspectCrashes, $6 worker, $7 token, $8 lease in microseconds, $9 whether there is a
-// log, $10 unanswered tokens.
+// Parameters of the two that claim: $1 queues, $2 the most of each, $3 the most of all, $4
+// kinds, $5 SuspectCrashes, $6 unanswered tokens, $7 token, $8 lease in microseconds, $9
+// whether there is a log, $10 worker.
 
 const (
 	// unanswered tells a row that an earlier claim of the same worker has leased,
 	// whose answer was lost: nobody has seen the job.
-	unanswered = `coalesce(j.lease_token = any($10::bigint[]), false)`
+	unanswered = `coalesce(j.lease_token = any($6::bigint[]), false)`
 	// lost tells a row whose worker was lost.
 	lost = `(j.lease_until is not null and not ` + unanswered + `)`
 	// doomed tells one for which that was the only attempt.
@@ -36,37 +36,38 @@ const (
     and j.crashes + ` + lost + `::int < $5`
 )
 
-// laneRows are the rows of one lane that can be claimed.
-const laneRows = `
+// kindRows are the rows of one kind in a lane that can be claimed.
+const kindRows = `
   select j.ctid, j.run_at, j.id + 0 as id, j.lease_until is not null as lost
   from {schema}.job j
   where j.queue = {queue}
     and j.priority = {priority}
     and j.kind = ($4::text[])[{kind}]
+    and j.tenant = {tenant}
     and j.run_at <= now()
     and {behind}
     and ` + claimable
 
-// oneLane takes jobs of a level for a worker with one kind.
-const oneLane = laneRows + laneOrder + `
+// oneKind takes jobs of a lane for a worker with one kind.
+const oneKind = kindRows + rowOrder + `
   limit {limit}
   for update skip locked`
 
-const laneOrder = `
+const rowOrder = `
   order by j.run_at, j.id + 0`
 
-// mergedLanes takes jobs of a level for a worker with several kinds: {lanes} is
-// laneRows for each, united. They are merged as they are read, and each row is locked as
-// it is taken, so that no more is read than is taken, but for one row of each lane, and
-// what others have locked. (Reading a share of each lane and merging these, in rounds,
+// mergedKinds takes jobs of a lane for a worker with several kinds: {kinds} is
+// kindRows for each, united. They are merged as they are read, and each row is locked as
+// it is taken, so that no more is read than is taken, but for one row of each kind, and
+// what others have locked. (Reading a share of each kind and merging these, in rounds,
 // read twice as much and cost the server 1.5 times the CPU.)
-const mergedLanes = `
+const mergedKinds = `
   select taken.ctid, taken.lost
   from (
-    select lanes.ctid
-    from ({lanes}
-    ) lanes
-    order by lanes.run_at, lanes.id
+    select kinds.ctid
+    from ({kinds}
+    ) kinds
+    order by kinds.run_at, kinds.id
   ) due
   cross join lateral (
     select j.ctid, j.lease_until is not null as lost
@@ -77,15 +78,15 @@ const mergedLanes = `
   ) taken
   limit {limit}`
 
-// takenRows is oneLane or mergedLanes for so many kinds.
+// takenRows is oneKind or mergedKinds for so many kinds.
 func takenRows(kinds int, names ...string) string {
-	sql := strings.Replace(oneLane, "{kind}", "1", 1)
+	sql := strings.Replace(oneKind, "{kind}", "1", 1)
 	if kinds != 1 {
-		lanes := make([]string, kinds)
-		for i := range lanes {
-			lanes[i] = "(" + strings.Replace(laneRows+laneOrder, "{kind}", strconv.Itoa(i+1), 1) + ")"
+		parts := make([]string, kinds)
+		for i := range parts {
+			parts[i] = "(" + strings.Replace(kindRows+rowOrder, "{kind}", strconv.Itoa(i+1), 1) + ")"
 		}
-		sql = strings.Replace(mergedLanes, "{lanes}", strings.Join(lanes, " union all "), 1)
+		sql = strings.Replace(mergedKinds, "{kinds}", strings.Join(parts, " union all "), 1)
 	}
 	return strings.NewReplacer(names...).Replace(sql)
 }
@@ -94,7 +95,7 @@ func takenRows(kinds int, names ...string) string {
 const takeRows = `
   set lease_until  = now() + $8::bigint * interval '1 microsecond',
       lease_token  = $7,
-      lease_holder = $6,
+      lease_holder = $10,
       claimed_at   = case when not ` + doomed + ` then now() end,
       crashes      = least(j.crashes, 999999) + ` + lost + `::int,
       attempt      = case when ` + doomed + ` or ` + unanswered + ` then j.attempt else least(j.attempt, 2147483646) + 1 end`
@@ -123,13 +124,9 @@ const claimFacts = `now(), statement_timestamp(), clock_timestamp(),
     -> j.id::text)::text
   end`
 
-// quickClaim is the claim as long as no marks are kept. It goes from level to level
-// and from queue to queue only as long as there is something wanted.
-const quickClaim = `
-with picked as materialized (
-  select t.ctid, t.lost
-  from unnest($1::text[], $2::int[]) as q (queue, room)
-  cross join lateral (
+// levels are the levels of the queue q, found one after the other, as far as something is
+// wanted.
+const levels = `
     with recursive level (priority) as (
       select (
         select j.priority
@@ -148,7 +145,14 @@ with picked as materialized (
       )
       from level l
       where l.priority is not null
-    )
+    )`
+
+// quickPicked are what a claim takes as long as no job has a tenant and no marks are kept. It
+// goes from level to level and from queue to queue only as long as there is something wanted.
+const quickPicked = `
+  select t.ctid, t.lost
+  from {where}unnest($1::text[], $2::int[]) as q (queue, room)
+  cross join lateral (` + levels + `
     select taken.ctid, taken.lost
     from level l
     cross join lateral ({taken}
@@ -156,110 +160,89 @@ with picked as materialized (
     where l.priority is not null
     limit q.room
   ) t
-  limit $3
+  limit $3`
+
+// lanePicked are what a claim takes of lanes in their order, each from behind its mark.
+// Further parameters: the lanes ($11 the numbers of their queues, $12 priorities, $13
+// tenants, $14 the most of each, $15 and $16 the marks' run_at and id).
+const lanePicked = `
+  select t.ctid, t.lost
+  from unnest($1::text[], $2::int[]) with ordinality as q (queue, room, nr)
+  cross join lateral (
+    select taken.ctid, taken.lost
+    from unnest($11::int[], $12::int[], $13::text[], $14::int[], $15::timestamptz[], $16::bigint[])
+      as l (nr, priority, tenant, room, run_at, id)
+    cross join lateral ({taken}
+    ) taken
+    where l.nr = q.nr
+    limit q.room
+  ) t
+  limit $3`
+
+// claim leases what {picked} gives.
+const claim = `
+with {with}picked as materialized ({picked}
 ),
 old as materialized (` + oldLeases + `
 ),
 logged as (` + logLost + `
-)
+){update}`
+
+const claimUpdate = `
 update {schema}.job j` + takeRows + `
 where j.ctid = any(array(select p.ctid from picked p))
-returning ` + recordColumns + `, ` + claimFacts
+returning ` + recordColumns
 
-// quickClaimSQL is quickClaim for a worker with so many kinds.
-func quickClaimSQL(kinds int) string {
-	return strings.NewReplacer(
-		"{taken}", takenRows(kinds, "{queue}", "q.queue", "{priority}", "l.priority", "{behind}", "true", "{limit}", "q.room"),
-		"{lost}", "select p.ctid from picked p where p.lost",
-	).Replace(quickClaim)
+// The claim that asks whether any job of these queues and kinds has a tenant takes nothing
+// if there is one. One more row, without a job, tells.
+const (
+	anyTenant = `asked as materialized (
+  select exists (
+    select from unnest($1::text[]) as q (queue)
+    cross join lateral (` + levels + `
+      select from level l
+      cross join unnest($4::text[]) as k (kind)
+      cross join lateral (
+        select from {schema}.job j
+        where j.queue = q.queue and j.priority = l.priority and j.kind = k.kind and j.tenant > ''
+        limit 1
+      ) one
+    ) t
+  ) as tenants
+),
+`
+	whereNoTenant = `(select from asked where not asked.tenants) as none
+  cross join `
+	updateAndTell = `,
+claimed as (` + claimUpdate + `
+)
+select ` + recordColumns + `, ` + claimFacts + `, asked.tenants
+from (values (true), (false)) as part (summary)
+left join asked on part.summary
+left join claimed j on not part.summary`
+)
+
+// The statements for a worker with so many kinds.
+
+func quickClaimSQL(kinds int) string { return quickSQL(kinds, "", "", claimUpdate+", "+claimFacts) }
+
+func tenantClaimSQL(kinds int) string {
+	return quickSQL(kinds, anyTenant, whereNoTenant, updateAndTell)
 }
 
-// carefulClaim also tells how far it has come and how long that took, and can begin
-// behind marks. Further parameters: the marks ($11 to $14: the numbers of their queues,
-// priorities, run_at, id) and $15, which queues are blind.
-//
-// remaining is what all queues together may still give, room what this queue may. A
-// level starts behind its mark, if it has one ([marks]), and then counts as there
-// without being looked for; for a blind queue no others are looked for. picked are the
-// rows that were taken of it, lost those of them that had a lease.
-//
-// One row of its answer has what was seen, the others have the jobs.
-const carefulClaim = `
-with recursive level (nr, priority, room, remaining, asked, picked, lost) as (
-  select 1, -32769, ($2::int[])[1], $3::int, 0, '{}'::tid[], '{}'::tid[]
-  union all
-  select n.nr, n.priority, n.room, n.remaining, n.asked, coalesce(taken.picked, '{}'), coalesce(taken.lost, '{}')
-  from level l
-  cross join lateral (
-    select l.room - cardinality(l.picked) as room,
-           l.remaining - cardinality(l.picked) as remaining
-  ) rest
-  cross join lateral (
-    select min(m.priority) as priority
-    from unnest($11::int[], $12::int[]) as m (nr, priority)
-    where m.nr = l.nr and m.priority > l.priority
-  ) marked
-  cross join lateral (
-    select coalesce(
-      (
-        select j.priority::int
-        from {schema}.job j
-        where j.queue = ($1::text[])[l.nr]
-          and j.priority > l.priority
-          and j.priority < coalesce(marked.priority, 32768)
-          and rest.room > 0
-          and not ($15::bool[])[l.nr]
-        order by j.priority
-        limit 1
-      ),
-      case when rest.room > 0 then marked.priority end
-    ) as priority
-    offset 0 -- so that it is looked up once
-  ) next
-  cross join lateral (
-    select l.nr, next.priority, rest.room, rest.remaining,
-           least(rest.room, rest.remaining) as asked
-    where next.priority is not null
-    union all
-    select l.nr + 1, -32769, ($2::int[])[l.nr + 1], rest.remaining, 0
-    where next.priority is null
-  ) n
-  left join lateral (
-    select m.run_at, m.id
-    from unnest($11::int[], $12::int[], $13::timestamptz[], $14::bigint[]) as m (nr, priority, run_at, id)
-    where m.nr = n.nr and m.priority = n.priority
-  ) mark on true
-  left join lateral (
-    select array_agg(t.ctid) as picked, array_agg(t.ctid) filter (where t.lost) as lost
-    from ({taken}
-    ) t
-    offset 0 -- so that it is done once
-  ) taken on true
-  where rest.remaining > 0 and n.nr <= cardinality($1::text[])
-),
-old as materialized (` + oldLeases + `
-),
-logged as (` + logLost + `
-),
-claimed as (
-  update {schema}.job j` + takeRows + `
-  where j.ctid = any(array(select unnest(l.picked) from level l))
-  returning ` + recordColumns + `
-)
-select ` + recordColumns + `, ` + claimFacts + `, seen.*
-from (values (true), (false)) as part (summary)
-left join (
-  select array_agg(l.nr), array_agg(l.priority), array_agg(l.asked), array_agg(cardinality(l.picked))
-  from level l
-) seen on part.summary
-left join claimed j on not part.summary`
+func quickSQL(kinds int, with, where, update string) string {
+	return claimSQL(with, strings.Replace(quickPicked, "{where}", where, 1), update, takenRows(kinds,
+		"{queue}", "q.queue", "{priority}", "l.priority", "{tenant}", "''", "{behind}", "true", "{limit}", "q.room"))
+}
 
-// carefulClaimSQL is carefulClaim for a worker with so many kinds.
-func carefulClaimSQL(kinds int) string {
-	return strings.NewReplacer(
-		"{taken}", takenRows(kinds, "{queue}", "($1::text[])[n.nr]", "{priority}", "n.priority",
-			"{behind}", "(j.run_at, j.id + 0) > (coalesce(mark.run_at, '-infinity'), coalesce(mark.id, 0))",
-			"{limit}", "n.asked"),
-		"{lost}", "select unnest(l.lost) from level l",
-	).Replace(carefulClaim)
+func laneClaimSQL(kinds int) string {
+	return claimSQL("", lanePicked, claimUpdate+", "+claimFacts, takenRows(kinds,
+		"{queue}", "q.queue", "{priority}", "l.priority", "{tenant}", "l.tenant",
+		"{behind}", "(j.run_at, j.id + 0) > (l.run_at, l.id)", "{limit}", "l.room"))
+}
+
+func claimSQL(with, picked, update, taken string) string {
+	picked = strings.Replace(picked, "{taken}", taken, 1)
+	return strings.NewReplacer("{with}", with, "{picked}", picked, "{update}", update,
+		"{lost}", "select p.ctid from picked p where p.lost").Replace(claim)
 }

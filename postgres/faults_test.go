@@ -52,7 +52,7 @@ func TestCutAfterCommit(t *testing.T) {
 	t.Run("a claim leaves its jobs to the next one when the lease has ended", func(t *testing.T) {
 		p, behind, d := start(t)
 		id := d.enqueue(1)[0]
-		p.cutAfter("with picked as")
+		p.cutAfter("picked as materialized")
 		req := claimOf(1)
 		req.Lease = time.Millisecond
 		_, err := behind.Claim(t.Context(), req)

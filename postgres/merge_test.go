@@ -21,7 +21,7 @@ func kindsNamed(n int) []string {
 // claimKinds claims and returns the ids.
 func claimKinds(t *testing.T, s *Store, limit int, kinds []string) []int64 {
 	t.Helper()
-	s.marks.lanes = nil // a look that a busy machine made slow
+	s.rotations.all = nil // a look that a busy machine made slow
 	req := claimRequest(limit)
 	req.Kinds = kinds
 	jobs, err := s.Claim(t.Context(), req)
@@ -112,8 +112,7 @@ func TestMergeBesideLocks(t *testing.T) {
 	execute(t, s, conn, "begin; select from {schema}.job where id <= 500 for update")
 	other := connect(t)
 	// A claim as a worker's, but left open.
-	args := claimArgs(30, markArrays{}, "default")
-	args[3] = kinds
+	args := claimArgs(30, kinds, nil, "default")
 	tx, err := other.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -143,8 +142,7 @@ func TestPlansBesideLocks(t *testing.T) {
 	for _, limit := range []int{1, 50} {
 		for _, kinds := range []int{1, 20} {
 			t.Run(fmt.Sprintf("%d wanted of %d kinds", limit, kinds), func(t *testing.T) {
-				args := claimArgs(limit, markArrays{}, "default")
-				args[3] = kindsNamed(kinds)
+				args := claimArgs(limit, kindsNamed(kinds), nil, "default")
 				p := explain(t, s, connect(t), "claim", quickClaimSQL(kinds), quickTypes, args[:10]...)
 				if want := 1000 + 500*kinds; p.buffers > want {
 					t.Errorf("got %d buffers, want at most %d: %v", p.buffers, want, p.nodes)
@@ -173,15 +171,13 @@ func TestPlansOfManyKinds(t *testing.T) {
 		old := map[int]*pgx.Conn{}
 		for _, kinds := range []int{1, 20, 200} {
 			old[kinds] = connect(t)
-			args := claimArgs(50, markArrays{}, "default")
-			args[3] = kindsNamed(kinds)
+			args := claimArgs(50, kindsNamed(kinds), nil, "default")
 			explain(t, s, old[kinds], "claim", quickClaimSQL(kinds), quickTypes, args[:10]...)
 		}
 		execute(t, s, conn, load.sql)
 		for _, test := range []struct{ kinds, buffers int }{{1, 400}, {20, 700}, {200, 2500}} {
 			t.Run(fmt.Sprintf("%s, %d known", load.name, test.kinds), func(t *testing.T) {
-				args := claimArgs(50, markArrays{}, "default")
-				args[3] = kindsNamed(test.kinds)
+				args := claimArgs(50, kindsNamed(test.kinds), nil, "default")
 				for _, by := range []*pgx.Conn{old[test.kinds], connect(t)} {
 					p := explain(t, s, by, "claim", quickClaimSQL(test.kinds), quickTypes, args[:10]...)
 					if p.buffers > test.buffers {

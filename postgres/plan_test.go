@@ -123,19 +123,36 @@ func literal(v any) string {
 }
 
 const (
-	quickTypes = "text[], int[], int, text[], int, text, bigint, bigint, bool, bigint[]"
-	dueTypes   = "text[], text[], text[], int[]"
-	claimTypes = quickTypes + ", int[], int[], timestamptz[], bigint[], bool[]"
+	quickTypes = "text[], int[], int, text[], int, bigint[], bigint, bigint, bool, text"
+	laneTypes  = quickTypes + ", int[], int[], text[], int[], timestamptz[], bigint[]"
+	lookTypes  = "text[], int[], int, text[], int, bigint[], int[], int[], text[]"
+	freshTypes = "text[], text[], bigint, timestamptz, int, bigint[], int"
+	dueTypes   = "text[], text[]"
 )
 
-func claimArgs(limit int, marks markArrays, queues ...string) []any {
+// claimArgs are the parameters of a claim of the first queues, and of each of these lanes of
+// the first queue.
+func claimArgs(limit int, kinds []string, lanes map[lane]position, queues ...string) []any {
 	limits := make([]int32, len(queues))
 	for i := range limits {
 		limits[i] = int32(limit)
 	}
+	nrs, priorities, tenants, rooms, runAts, ids := []int32{}, []int32{}, []string{}, []int32{}, []time.Time{}, []int64{}
+	for l, p := range lanes {
+		nrs, priorities, tenants, rooms = append(nrs, 1), append(priorities, l.priority), append(tenants, l.tenant), append(rooms, int32(limit))
+		runAts, ids = append(runAts, p.runAt), append(ids, p.id)
+	}
 	return []any{
-		queues, limits, limit, []string{"work"}, later.SuspectCrashes, "w", 1, int64(60e6), true, []int64{},
-		marks.nrs, marks.priorities, marks.runAts, marks.ids, make([]bool, len(queues)),
+		queues, limits, limit, kinds, later.SuspectCrashes, []int64{}, 1, int64(60e6), true, "w",
+		nrs, priorities, tenants, rooms, runAts, ids,
+	}
+}
+
+// lookArgs are the parameters of a look for some lanes of a queue, behind a tenant.
+func lookArgs(lanes int, kinds []string, queue, cursor string) []any {
+	return []any{
+		[]string{queue}, []int32{int32(lanes)}, lanes, kinds, later.SuspectCrashes, []int64{},
+		[]int32{1}, []int32{0}, []string{cursor},
 	}
 }
 
@@ -202,6 +219,14 @@ func TestPlans(t *testing.T) {
 			insert into {schema}.job (kind) select 'work' from generate_series(1, 1000)`, false},
 		{"200,000 jobs of an unknown kind and no other", `
 			insert into {schema}.job (kind) select 'other' from generate_series(1, 200000)`, false},
+		{"200,000 ready jobs of 20,000 tenants", `
+			insert into {schema}.job (kind, tenant) select 'work', 'tenant_' || i % 20000 from generate_series(1, 200000) i`, false},
+		{"200,000 ready jobs of one tenant in front of another's", `
+			insert into {schema}.job (kind, tenant) select 'work', 'acme' from generate_series(1, 200000);
+			insert into {schema}.job (kind, tenant) values ('work', 'zeta')`, false},
+		{"200,000 jobs of tenants of an unknown kind", `
+			insert into {schema}.job (kind, tenant) select 'other', 'tenant_' || i from generate_series(1, 200000) i;
+			insert into {schema}.job (kind, tenant) select 'work', 'zeta' from generate_series(1, 1000)`, false},
 		{"100,000 cancelled jobs", `
 			insert into {schema}.job (kind, cancel_at) select 'work', now() from generate_series(1, 100000)`, true},
 		{"100,000 suspects in front", `
@@ -212,22 +237,22 @@ func TestPlans(t *testing.T) {
 			s, conn := planStore(t)
 			// Plans that are made while the table is empty, and kept: by never
 			// analysed tables, and by one that was vacuumed to nothing.
-			explainAll(t, s, conn, markArrays{})
+			explainAll(t, s, conn, nil)
 			vacuumed := connect(t)
 			for _, sql := range []string{
 				"insert into {schema}.job (kind) select 'work' from generate_series(1, 5000)", "delete from {schema}.job", "vacuum analyze {schema}.job",
 			} {
 				execute(t, s, vacuumed, sql)
 			}
-			explainAll(t, s, vacuumed, markArrays{})
+			explainAll(t, s, vacuumed, nil)
 			execute(t, s, conn, test.load)
-			arrays := markArrays{}
+			var marks map[lane]position
 			if test.marks {
-				arrays = marksAfter(t, s, 3)
+				marks = marksAfter(t, s, 3)
 			}
-			explainAll(t, s, conn, arrays)
-			explainAll(t, s, vacuumed, arrays)
-			explainAll(t, s, connect(t), arrays) // planned anew
+			explainAll(t, s, conn, marks)
+			explainAll(t, s, vacuumed, marks)
+			explainAll(t, s, connect(t), marks) // planned anew
 		})
 	}
 }
@@ -255,20 +280,23 @@ func TestPlansWithHeldSnapshot(t *testing.T) {
 }
 
 // marksAfter claims until the store keeps marks, and returns them.
-func marksAfter(t *testing.T, s *Store, claims int) markArrays {
+func marksAfter(t *testing.T, s *Store, claims int) map[lane]position {
 	t.Helper()
 	now := time.Now()
-	s.marks.now = func() time.Time { return now } // so that they hold
+	s.rotations.now = func() time.Time { return now } // so that they hold
 	for range claims {
 		if _, err := s.Claim(t.Context(), claimRequest(10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	arrays, _ := s.marks.before(claimRequest(10))
-	if len(arrays.nrs) == 0 {
+	marks := map[lane]position{}
+	for _, l := range s.rotations.begin(claimRequest(10))[0].lanes {
+		marks[l.lane] = l.from
+	}
+	if len(marks) == 0 {
 		t.Fatal("no marks are kept, although looking from the head takes long")
 	}
-	return arrays
+	return marks
 }
 
 func claimRequest(limit int) later.ClaimRequest {
@@ -279,7 +307,7 @@ func claimRequest(limit int) later.ClaimRequest {
 }
 
 // explainAll holds every statement of workers against what it may read.
-func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
+func explainAll(t *testing.T, s *Store, conn *pgx.Conn, marks map[lane]position) {
 	t.Helper()
 	// A hundred run, if there are as many.
 	rows, err := connect(t).Query(t.Context(), s.sql(`
@@ -308,13 +336,17 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
 		buffers          int
 		args             []any
 	}
-	merging := claimArgs(50, arrays, "default")
-	merging[3] = []string{"a", "b", "work"}
+	one, three := []string{"work"}, []string{"a", "b", "work"}
+	queues := []string{"default", "a", "b", "c", "d", "e", "f", "g", "h", "i"}
+	lanes := marks
+	if lanes == nil {
+		lanes = map[lane]position{{0, ""}: {}, {0, "acme"}: {}, {-5, "zeta"}: {}}
+	}
 	statements := []statement{
-		{"careful_claim_of_3_kinds", carefulClaimSQL(3), claimTypes, claimBuffers + 50, merging},
-		{"careful_claim", carefulClaimSQL(1), claimTypes, claimBuffers, claimArgs(50, arrays, "default")},
-		{"careful_claim_of_10_queues", carefulClaimSQL(1), claimTypes, claimBuffers, claimArgs(5, arrays, "default", "a", "b", "c", "d", "e", "f", "g", "h", "i")},
-		{"next_due_of_known_levels", nextDue, dueTypes, 40, []any{[]string{}, []string{"a", "work"}, []string{"default", "default"}, []int32{-5, 0}}},
+		{"lane_claim", laneClaimSQL(1), laneTypes, claimBuffers, claimArgs(50, one, lanes, "default")},
+		{"lane_claim_of_3_kinds", laneClaimSQL(3), laneTypes, claimBuffers + 50, claimArgs(50, three, lanes, "default")},
+		{"fresh_lanes", freshLanes, freshTypes, 300, []any{queues, three, ids[0] + 150_000, time.Now().Add(-time.Second), later.SuspectCrashes, []int64{}, 50}},
+		{"next_due", nextDue, dueTypes, 60, []any{queues[:2], three}},
 		// With nothing to sweep 7 to 16; five for each of the fifty that it writes.
 		{"sweep", sweepJobs, sweepTypes, 400, sweepArgs(50)},
 		// A hundred look-ups by the primary key, three or four blocks each, and a
@@ -327,13 +359,14 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, arrays markArrays) {
 		{"done_tx", settleOne, "bigint, bigint, bool", 20, []any{1, 1, true}},
 		{"checkpoint", saveCheckpoint, "bigint, bigint, text", 20, []any{1, 1, "{}"}},
 	}
-	if len(arrays.nrs) == 0 { // a quick claim goes nowhere else
+	if marks == nil { // no other looks from the heads. Five lanes of three kinds: 107 to 109.
 		statements = append(statements,
-			statement{"next_due", nextDue, dueTypes, 60, []any{[]string{"default", "other"}, []string{"a", "work"}, []string{}, []int32{}}},
-			statement{"claim", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(50, arrays, "default")[:10]},
-			statement{"claim_of_3_kinds", quickClaimSQL(3), quickTypes, claimBuffers + 50, merging[:10]},
-			statement{"claim_of_10_queues", quickClaimSQL(1), quickTypes, claimBuffers,
-				claimArgs(5, arrays, "default", "a", "b", "c", "d", "e", "f", "g", "h", "i")[:10]})
+			statement{"claim", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(50, one, nil, "default")[:10]},
+			statement{"claim_of_3_kinds", quickClaimSQL(3), quickTypes, claimBuffers + 50, claimArgs(50, three, nil, "default")[:10]},
+			statement{"claim_of_10_queues", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(5, one, nil, queues...)[:10]},
+			statement{"claim_that_asks_for_tenants", tenantClaimSQL(3), quickTypes, claimBuffers + 60, claimArgs(50, three, nil, "default")[:10]},
+			statement{"next_lanes", nextLanes, lookTypes, 140, lookArgs(5, three, "default", "")},
+			statement{"next_lanes_behind_a_cursor", nextLanes, lookTypes, 140, lookArgs(5, three, "default", "tenant_5")})
 	}
 	for _, test := range statements {
 		p := explain(t, s, conn, test.name, test.sql, test.types, test.args...)

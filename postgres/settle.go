@@ -137,7 +137,7 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 		return nil, err
 	}
 	if slices.ContainsFunc(settlements, func(end later.Settlement) bool { return end.Outcome == later.OutcomeReleased }) {
-		s.marks.forget()
+		s.rotations.forget()
 	}
 	if len(settled) == len(settlements) {
 		return nil, nil

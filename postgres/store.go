@@ -63,16 +63,16 @@ type Config struct {
 type Store struct {
 	*later.Client
 
-	schema   string // quoted
-	name     string // of the schema, as it was given
-	config   Config
-	log      *slog.Logger
-	pool     *pgxpool.Pool
-	ownsPool bool
-	marks    marks
-	claims   sync.Map // the statements of claims, see claimSQL
-	looks    looks
-	ear      *ear
+	schema    string // quoted
+	name      string // of the schema, as it was given
+	config    Config
+	log       *slog.Logger
+	pool      *pgxpool.Pool
+	ownsPool  bool
+	rotations rotations
+	claims    sync.Map // the statements of claims, see claimSQL
+	looks     looks
+	ear       *ear
 
 	insertSQL string
 	shared    *combine.Combiner[newRow, later.Enqueued] // nil: each call by itself
