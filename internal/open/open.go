@@ -38,7 +38,14 @@ type Config struct {
 	LogRetention time.Duration
 	NoLog        bool
 	Logger       *slog.Logger
+	// ListenURL and NoListen are those of the Postgres store. They are refused for
+	// SQLite, with an error that matches [ErrListen].
+	ListenURL string
+	NoListen  bool
 }
+
+// ErrListen is matched by the error for a ListenURL or NoListen that cannot be right.
+var ErrListen = errors.New("wrong setting for listening")
 
 // ErrNoFile means that the SQLite file does not exist.
 var ErrNoFile = errors.New("no such database file")

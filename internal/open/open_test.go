@@ -121,6 +121,45 @@ func TestStoreRefuses(t *testing.T) {
 	})
 }
 
+func TestListenURL(t *testing.T) {
+	for _, c := range []struct {
+		behaviour string
+		url       string
+		config    Config
+		want      string
+	}{
+		{"an SQLite file has nothing to listen at", "sqlite:never-made.db", Config{ListenURL: "postgres://h/d"}, "--listen-url"},
+		{"nor anything not to listen to", "sqlite:never-made.db", Config{NoListen: true}, "--no-listen"},
+		{"a URL of another database", "postgres://127.0.0.1:1/d", Config{ListenURL: "sqlite:later.db"}, "right is postgres://user@host/name"},
+		{"pairs, of which a password could be shown", "postgres://127.0.0.1:1/d", Config{ListenURL: "host=h password=hush123"}, "right is postgres://user@host/name"},
+		{"a URL that cannot be read", "postgres://127.0.0.1:1/d", Config{ListenURL: "postgres://bob:hush123@h:port/d"}, "cannot be read"},
+		{"a password with @ and /", "postgres://127.0.0.1:1/d", Config{ListenURL: "postgres://bob:a@hush123/x@h/d"}, "%40"},
+		{"a setting of a pool", "postgres://127.0.0.1:1/d", Config{ListenURL: "postgres://h/d?pool_max_conns=3"}, "pool_max_conns"},
+	} {
+		t.Run("refuses "+c.behaviour, func(t *testing.T) {
+			store, err := StoreWith(context.Background(), c.url, c.config)
+			if err == nil {
+				store.Close()
+			}
+			if !errors.Is(err, ErrListen) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush123") {
+				t.Errorf("got %v, want an ErrListen with %q and without the password", err, c.want)
+			}
+		})
+	}
+	if _, err := os.Stat("never-made.db"); err == nil {
+		t.Error("a file was made")
+	}
+	t.Run("takes a URL of Postgres, and connects to it only to listen", func(t *testing.T) {
+		store, err := StoreWith(context.Background(), testdb.Postgres(t), Config{ListenURL: "postgres://127.0.0.1:1/none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Case 200: the password of a database URL is never printed.
 func TestPasswordIsNotShown(t *testing.T) {
 	for _, url := range []string{

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/later-queue/later"
@@ -45,14 +46,41 @@ func unprepared(rawURL string) string {
 }
 
 func postgresConfig(config Config) postgres.Config {
-	return postgres.Config{Schema: config.Schema, Logger: config.Logger, LogRetention: config.LogRetention, NoLog: config.NoLog}
+	return postgres.Config{
+		Schema: config.Schema, Logger: config.Logger, LogRetention: config.LogRetention, NoLog: config.NoLog,
+		ListenURL: config.ListenURL, NoListen: config.NoListen,
+	}
 }
 
-// checkPostgres finds what is wrong with the URL and the schema's name before
+// checkPostgres finds what is wrong with the URLs and the schema's name before
 // anything is connected to.
 func checkPostgres(ctx context.Context, rawURL string, config Config) error {
+	if err := checkListenURL(config.ListenURL); err != nil {
+		return err
+	}
 	_, err := postgresSQL(ctx, rawURL, config, false)
 	return err
+}
+
+// checkListenURL shows nothing of the URL and keeps no error of the parser's, which may
+// take a password for something else.
+func checkListenURL(rawURL string) error {
+	if rawURL == "" {
+		return nil
+	}
+	if !strings.HasPrefix(rawURL, "postgres://") && !strings.HasPrefix(rawURL, "postgresql://") {
+		return fmt.Errorf("%w: the URL is not one of Postgres; right is postgres://user@host/name", ErrListen)
+	}
+	parsed, err := pgx.ParseConfig(rawURL)
+	if err != nil || twoAts(rawURL) {
+		return fmt.Errorf("%w: the URL cannot be read; right is postgres://user@host/name, and in a user or password @ is written as %%40 and / as %%2F", ErrListen)
+	}
+	for name := range parsed.RuntimeParams {
+		if strings.HasPrefix(name, "pool_") {
+			return fmt.Errorf("%w: the URL has %s, but there is no pool, only one connection; leave it out", ErrListen, name)
+		}
+	}
+	return nil
 }
 
 // postgresSQL connects to nothing: a pool without a minimum of connections

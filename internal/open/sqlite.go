@@ -21,6 +21,12 @@ func openSQLite(ctx context.Context, url string, config Config) (later.Store, er
 	if config.Schema != "" {
 		return nil, fmt.Errorf("%w: a schema is set (--schema or LATER_SCHEMA), but SQLite has none", ErrURL)
 	}
+	switch noUse := "is of use with Postgres only; workers on an SQLite file notice new jobs without it"; {
+	case config.ListenURL != "":
+		return nil, fmt.Errorf("%w: a URL to listen at (--listen-url) %s", ErrListen, noUse)
+	case config.NoListen:
+		return nil, fmt.Errorf("%w: to listen to nothing (--no-listen) %s", ErrListen, noUse)
+	}
 	if config.MustExist {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%w %s", ErrNoFile, path)
