@@ -36,6 +36,8 @@ type openConfig struct {
 	works     bool         // it claims jobs, and runs many statements
 	logger    *slog.Logger // nil: warnings only
 	retention time.Duration
+	listenURL string
+	noListen  bool
 }
 
 // withStore opens the database, checks that its tables fit, runs use, and
@@ -51,6 +53,7 @@ func (a *App) withStoreConfig(ctx context.Context, how opening, config openConfi
 	store, err := a.Open(ctx, a.flags.db, open.Config{
 		Schema: a.flags.schema, MustExist: how == existing || how == existingAsIs, NoMigrate: how != creating,
 		Brief: !config.works, Logger: config.logger, LogRetention: config.retention,
+		ListenURL: config.listenURL, NoListen: config.noListen,
 	})
 	if err != nil {
 		return a.fromVariable(err)

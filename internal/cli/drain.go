@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/age"
 	"github.com/later-queue/later/worker"
 )
 
@@ -19,7 +20,7 @@ func drainCommand(a *App) *cobra.Command {
 		Short: "Run jobs until none is due, and end",
 		Long: `Run jobs until none is due, and end: for cron, and for functions on a schedule. It is
 "later work --until-empty". Jobs that are put off or retried meanwhile are left to
-the next time.
+the next time; the command says when the first of these is due.
 
 --budget bounds the whole: claiming ends early enough for what runs to finish, and
 what does not is stopped and given back, without an attempt being counted. The
@@ -36,8 +37,13 @@ code 0.
 	return cmd
 }
 
-// drainOnce runs jobs until none is due; a budget of 0 is no limit.
-func (a *App) drainOnce(ctx context.Context, w *worker.Worker, budget time.Duration) error {
+// nextDueTimeout bounds the question of when the next job is due. Chosen: it is answered in
+// milliseconds, and the work is done without the answer.
+const nextDueTimeout = 2 * time.Second
+
+// drainOnce runs jobs until none is due; a budget of 0 is no limit. nextDue is that of the store.
+func (a *App) drainOnce(ctx context.Context, w *worker.Worker, budget time.Duration, nextDue func(context.Context) (time.Duration, bool, error)) error {
+	outer := ctx
 	if budget > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, budget)
@@ -49,6 +55,14 @@ func (a *App) drainOnce(ctx context.Context, w *worker.Worker, budget time.Durat
 		end = "ended before everything that is due was run"
 	}
 	view := summaryView{Claimed: sum.Claimed, Outcomes: sum.Outcomes, Refused: sum.Refused, Unclear: sum.Unclear, Empty: &sum.Empty}
+	if sum.Empty && err == nil {
+		ctx, cancel := context.WithTimeout(outer, nextDueTimeout)
+		defer cancel()
+		// The jobs are done, whether this is known or not.
+		if in, ok, err := nextDue(ctx); ok && err == nil {
+			view.NextDueMS = new(max(0, in.Milliseconds()))
+		}
+	}
 	return errors.Join(err, a.printSummary(view, end))
 }
 
@@ -59,6 +73,9 @@ type summaryView struct {
 	Refused  int64                   `json:"refused"`
 	Unclear  int64                   `json:"unclear"`
 	Empty    *bool                   `json:"empty,omitempty"` // of drain
+	// NextDueMS is how long it is until the next job of these queues and kinds is due, where there
+	// is one and it is known; of drain, when it is empty.
+	NextDueMS *int64 `json:"next_due_ms,omitempty"`
 }
 
 func summaryOf(w *worker.Worker) summaryView {
@@ -89,6 +106,10 @@ func (a *App) printSummary(s summaryView, end string) error {
 	}
 	if s.Refused > 0 {
 		text += fmt.Sprintf(", refused %d (their leases were lost)", s.Refused)
+	}
+	if s.NextDueMS != nil {
+		now := time.Now()
+		text += "; the next is due " + age.Relative(now.Add(time.Duration(*s.NextDueMS)*time.Millisecond), now)
 	}
 	return a.printf("%s\n", text)
 }

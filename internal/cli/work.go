@@ -61,6 +61,7 @@ type workFlags struct {
 	logJSON     bool
 	logLevel    string
 	retention   time.Duration
+	listen      listenFlags
 }
 
 // defaultBudget is less than the minute between two ticks of cron, by what the
@@ -83,10 +84,14 @@ func workCommand(a *App) *cobra.Command {
 		if cmd.Flags().Changed("budget") && !f.untilEmpty {
 			return usageError("--budget is of use with --until-empty only")
 		}
+		if err := f.listen.read(a, cmd, f.untilEmpty); err != nil {
+			return err
+		}
 		return a.work(cmd, &f)
 	}
 	f.add(a, cmd)
-	cmd.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "end when no job is due any more, as \"later drain\" does")
+	f.listen.add(cmd)
+	cmd.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "end when no job is due any more, as \"later drain\" does, and say when the next one is due")
 	return cmd
 }
 
@@ -165,6 +170,18 @@ func parseQueue(text string) (worker.Queue, error) {
 	return queue, nil
 }
 
+// queueNames are the queues that the worker serves.
+func queueNames(cfg worker.Config) []string {
+	if len(cfg.Queues) == 0 {
+		return []string{later.DefaultQueue} // as worker.Config says
+	}
+	var names []string
+	for _, q := range cfg.Queues {
+		names = append(names, q.Name)
+	}
+	return names
+}
+
 // maxShare is the worker's own bound.
 const maxShare = 1_000_000
 
@@ -184,7 +201,7 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 	if cmd.Flags().Changed("log-retention") && f.retention <= 0 {
 		return usageError("--log-retention is %v; it must be more than nothing", f.retention)
 	}
-	config := openConfig{works: true, logger: cfg.Logger, retention: f.retention}
+	config := openConfig{works: true, logger: cfg.Logger, retention: f.retention, listenURL: f.listen.url, noListen: f.listen.off}
 	handlers, err := f.handlers.handlers(a, f.concurrency, cfg.Logger)
 	if err != nil {
 		return err
@@ -201,7 +218,9 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 		}
 		s.watch(w)
 		if f.untilEmpty {
-			return a.drainOnce(s.ctx, w, f.budget)
+			return a.drainOnce(s.ctx, w, f.budget, func(ctx context.Context) (time.Duration, bool, error) {
+				return store.NextDue(ctx, queueNames(cfg), handlers.Kinds())
+			})
 		}
 		err = w.Run(s.ctx)
 		return errors.Join(err, a.printSummary(summaryOf(w), "stopped"))
@@ -212,5 +231,5 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 	if first := s.first(); first != nil && errors.Is(err, context.Canceled) {
 		return first // before the worker ran
 	}
-	return err
+	return f.listen.problem(err)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/later-queue/later"
 	"github.com/later-queue/later/endpoint"
+	"github.com/later-queue/later/internal/open"
 )
 
 func TestWorkExec(t *testing.T) {
@@ -41,7 +42,7 @@ esac
 	t.Setenv(httpKeyVariable, "whsec_secret")
 
 	r := s.run("work", "--exec", "k="+script+" '"+dir+"'", "--until-empty")
-	if want := "no job is due any more: claimed 4, done 1, retry 1, snoozed 1, dead 1\n"; r.code != 0 || r.out != want {
+	if want := "no job is due any more: claimed 4, done 1, retry 1, snoozed 1, dead 1; the next is due in "; r.code != 0 || !strings.HasPrefix(r.out, want) {
 		t.Fatalf("got exit code %d and %q, want %q\n%s", r.code, r.out, want, r.err)
 	}
 	if got, want := read(t, filepath.Join(dir, "1.payload")), `{"n": 9223372036854775807}`; got != want {
@@ -73,6 +74,9 @@ esac
 		}
 		if _, told := sum.Outcomes[later.OutcomeDead]; !told {
 			t.Error("an outcome that did not occur is left out")
+		}
+		if sum.NextDueMS == nil || *sum.NextDueMS <= 0 || *sum.NextDueMS > time.Hour.Milliseconds() {
+			t.Errorf("got %v as the time until the retry", sum.NextDueMS)
 		}
 	})
 	t.Run("does not log payloads", func(t *testing.T) {
@@ -338,6 +342,46 @@ func TestDrainBudget(t *testing.T) {
 	if job := s.find(1); job.State != later.StateReady || job.Attempt != 0 {
 		t.Errorf("got %+v, want a job that waits, without an attempt", job)
 	}
+}
+
+// The next due job that is told is one that this worker would run.
+func TestDrainTellsWhatIsDueNext(t *testing.T) {
+	for name, s := range map[string]*shell{"SQLite": newShell(t), "Postgres": postgresShell(t)} {
+		t.Run(name, func(t *testing.T) {
+			s.ok("migrate", "up")
+			s.ok("enqueue", "k", "1", "--in", "3h")
+			s.ok("enqueue", "k", "1", "--in", "2h", "--queue", "other")
+			s.ok("enqueue", "other", "1", "--in", "1h")
+			for want, args := range map[string][]string{
+				"no job is due any more: claimed 0; the next is due in 3h\n": {"--exec", "k=true"},
+				"no job is due any more: claimed 0; the next is due in 2h\n": {"--exec", "k=true", "--queue", "default", "--queue", "other"},
+				"no job is due any more: claimed 0; the next is due in 1h\n": {"--exec", "k=true", "--exec", "other=true"},
+				"no job is due any more: claimed 0\n":                        {"--exec", "third=true"},
+			} {
+				if r := s.run(append([]string{"drain"}, args...)...); r.code != 0 || r.out != want {
+					t.Errorf("later drain %q: got %+v, want %q", args, r, want)
+				}
+			}
+		})
+	}
+	t.Run("says nothing of it when that cannot be found out, and has done its work all the same", func(t *testing.T) {
+		s := newShell(t)
+		s.ok("enqueue", "k", "1")
+		s.ok("enqueue", "k", "1", "--in", "3h")
+		s.change = func(a *App) {
+			a.Open = wrapOpen(open.StoreWith, func(store later.Store) later.Store { return blind{store} })
+		}
+		if r := s.run("drain", "--exec", "k=true"); r.code != 0 || r.out != "no job is due any more: claimed 1, done 1\n" {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
+// blind is a store that does not know when the next job is due.
+type blind struct{ later.Store }
+
+func (blind) NextDue(context.Context, []string, []string) (time.Duration, bool, error) {
+	return 0, false, later.ErrUnavailable
 }
 
 func TestWorkOnPostgres(t *testing.T) {
