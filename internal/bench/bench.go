@@ -22,8 +22,9 @@ import (
 // room. Nothing was changed.
 var ErrRefused = errors.New("cannot run the benchmark here")
 
-// errTimeout ends a run that has taken as long as its Config allows.
-var errTimeout = errors.New("the time of --timeout is over")
+// ErrTimeout is matched by the error of a run that has taken as long as its Config
+// allows.
+var ErrTimeout = errors.New("the time of --timeout is over")
 
 // removeTimeout bounds the removal of what a run has made, which goes on after
 // the run was interrupted. Chosen: dropping a schema of 100 million rows takes a
@@ -60,7 +61,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w, after %v", ErrTimeout, cfg.Timeout))
 	defer cancel()
 	p, err := enter(ctx, cfg)
 	if err != nil {
@@ -70,13 +71,20 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	err = causeOf(ctx, b.run(ctx))
 	b.report.Complete = err == nil
 	b.report.warnOfOthers()
-	if removing := b.remove(ctx); removing != nil {
+	left := notRemoved(p, b.remove(ctx))
+	b.report.Removed = left == nil
+	if left != nil {
 		b.report.warn("%s could not be removed: later bench --clean does it", p.name())
-		err = errors.Join(err, fmt.Errorf("remove %s: %w", p.name(), removing))
-	} else {
-		b.report.Removed = true
 	}
-	return b.report, err
+	return b.report, errors.Join(err, left)
+}
+
+// notRemoved is the error of a removal that failed, which names what is left.
+func notRemoved(p place, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("remove %s: %w", p.name(), err)
 }
 
 // causeOf says why ctx has ended, if that is why err came.

@@ -145,7 +145,7 @@ func TestRunIsInterrupted(t *testing.T) {
 			cfg := small(url)
 			cfg.Phases, cfg.For, cfg.Timeout = []Phase{Trickle}, time.Hour, 5*time.Second
 			r, err := Run(context.Background(), cfg)
-			if !errors.Is(err, errTimeout) || r == nil || r.Complete || !r.Removed {
+			if !errors.Is(err, ErrTimeout) || r == nil || r.Complete || !r.Removed {
 				t.Fatalf("got %+v, %v, want an incomplete report of something that is gone", r, err)
 			}
 			if exists(r.Place) {
@@ -198,11 +198,12 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	for name, change := range map[string]func(c *Config){
-		"Jobs":     func(c *Config) { c.Jobs = -1 },
-		"Payload":  func(c *Config) { c.Payload = MinPayload - 1 },
-		"Rate":     func(c *Config) { c.Rate, c.For = MaxSteady, time.Minute },
-		"For":      func(c *Config) { c.For = -1 },
-		"no phase": func(c *Config) { c.Phases = []Phase{"x"} },
+		"Jobs":    func(c *Config) { c.Jobs = -1 },
+		"Payload": func(c *Config) { c.Payload = MinPayload - 1 },
+		"Rate":    func(c *Config) { c.Rate, c.For = MaxSteady, time.Minute },
+		"For":     func(c *Config) { c.For = -1 },
+		"Timeout": func(c *Config) { c.Timeout = -1 },
+		"Phases":  func(c *Config) { c.Phases = []Phase{"x"} },
 	} {
 		cfg := small("sqlite:later.db")
 		change(&cfg)
@@ -240,9 +241,9 @@ func TestAccount(t *testing.T) {
 		want, note string
 	}{
 		{"each once", 3, []int{0, 1, 2}, "", ""},
-		{"one again", 3, []int{0, 1, 1, 2}, "", "1 jobs were started again"},
+		{"one again", 3, []int{0, 1, 1, 2}, "", "jobs were started again"},
 		{"one called done that never ran", 3, []int{0, 1}, "3 jobs were enqueued, and handlers ran 2 of them", ""},
-		{"one of somebody else", 3, []int{0, 1, 2, 77}, "1 jobs were run that nobody had enqueued", ""},
+		{"one of somebody else", 3, []int{0, 1, 2, 77}, "handlers ran jobs that nobody had enqueued: 1", ""},
 	} {
 		l := newLedger(3, false)
 		for _, seq := range c.seqs {

@@ -87,6 +87,9 @@ type Config struct {
 	// of the first Drain on, and adds DrainHeld.
 	HoldSnapshot bool
 
+	// Made is called once with the name of the place that the run makes: from then on until Run
+	// returns, a process that is killed leaves it. nil is nobody.
+	Made func(place string)
 	// Progress is called when something has changed, from one goroutine, at most
 	// every 100 ms within a step; nil is nobody. It must return soon.
 	Progress func(Step)
@@ -96,12 +99,19 @@ type Config struct {
 
 func (c Config) wants(p Phase) bool { return len(c.Phases) == 0 || slices.Contains(c.Phases, p) }
 
+// tellMade tells who wants to know.
+func (c Config) tellMade(p place) {
+	if c.Made != nil {
+		c.Made(p.name())
+	}
+}
+
 // withDefaults returns c with its zero values filled in, or says which value is
 // out of range.
 func (c Config) withDefaults() (Config, error) {
 	for _, p := range c.Phases {
 		if !slices.Contains(Phases(), p) {
-			return c, fmt.Errorf("bench: there is no phase %q", p)
+			return c, fmt.Errorf("bench: Phases has %q; there are %v", p, Phases())
 		}
 	}
 	for _, f := range []struct {
@@ -126,7 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 			*f.value = f.byZero
 		}
 		if *f.value < f.least || *f.value > f.most {
-			return c, fmt.Errorf("bench: %s %d is not from %d to %d", f.name, *f.value, f.least, f.most)
+			return c, fmt.Errorf("bench: %s is %d; it goes from %d to %d", f.name, *f.value, f.least, f.most)
 		}
 	}
 	if c.For == 0 {
@@ -135,8 +145,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	if c.For < 0 || c.Timeout < 0 {
-		return c, fmt.Errorf("bench: For %v or Timeout %v is negative", c.For, c.Timeout)
+	if c.For < 0 {
+		return c, fmt.Errorf("bench: For is %v; it must not be negative", c.For)
+	}
+	if c.Timeout < 0 {
+		return c, fmt.Errorf("bench: Timeout is %v; it must not be negative", c.Timeout)
 	}
 	if jobs := float64(c.Rate) * c.For.Seconds(); jobs > MaxSteady {
 		return c, fmt.Errorf("bench: Rate %d for %v is %.0f jobs; at most %d are remembered", c.Rate, c.For, jobs, MaxSteady)

@@ -34,13 +34,13 @@ func (b *bench) drain(ctx context.Context, name Phase) error {
 // account compares what the workers say with what the handlers saw.
 func (b *bench) account(r *Result, l *ledger, jobs int64) error {
 	if n := l.strange.Load(); n > 0 {
-		return fmt.Errorf("%d jobs were run that nobody had enqueued", n)
+		return fmt.Errorf("handlers ran jobs that nobody had enqueued: %d", n)
 	}
 	if n := l.count.Load(); r.Jobs >= jobs && n != jobs {
 		return fmt.Errorf("%d jobs were enqueued, and handlers ran %d of them", jobs, n)
 	}
 	if r.Repeated > 0 {
-		r.note("%d jobs were started again, because their lease was lost: the machine was too busy to renew it", r.Repeated)
+		r.note("jobs were started again because their leases were lost, which the machine was too busy to renew: %d", r.Repeated)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (b *bench) clear(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
 	f.start(ctx)
-	if err := b.wait(ctx, f, left, Step{Name: "doing the jobs that are left", Total: left}); err != nil {
+	if err := b.wait(ctx, f, left, Step{Name: "doing what is left", Total: left}); err != nil {
 		return err
 	}
 	b.left = false

@@ -20,7 +20,7 @@ func (b *bench) bulk(ctx context.Context, measured bool) error {
 		return b.enqueueAll(ctx, b.cfg.Jobs, b.cfg.Batch, b.work.request, s)
 	}
 	if !measured {
-		_, err := enqueue(Step{Name: "enqueueing the jobs of the second drain"})
+		_, err := enqueue(Step{Name: "enqueueing for " + string(DrainHeld)})
 		return err
 	}
 	err := b.measure(ctx, Bulk, func(r *Result) error {
@@ -52,7 +52,7 @@ func (b *bench) fill(ctx context.Context) error {
 		if part.jobs == 0 {
 			continue
 		}
-		s := Step{Name: "enqueueing " + part.what + " jobs that wait beside", Total: int64(part.jobs)}
+		s := Step{Name: "enqueueing " + part.what + " jobs", Total: int64(part.jobs)}
 		batch := min(fillBatch, max(1, maxCallBytes/b.cfg.Payload))
 		if _, err := b.enqueueAll(ctx, part.jobs, batch, part.make, s); err != nil {
 			return fmt.Errorf("enqueue %s jobs: %w", part.what, err)

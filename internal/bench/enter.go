@@ -19,7 +19,7 @@ func enter(ctx context.Context, cfg Config) (place, error) {
 }
 
 // Clean removes what runs have left that were killed, in the database that url
-// names. It returns all of it; what is in use is still there.
+// names. It returns all of it; what is in use, or foreign, is still there.
 func Clean(ctx context.Context, url string) ([]Leftover, error) {
 	cfg := Config{URL: url}
 	if err := checkURL(ctx, cfg); err != nil {

@@ -80,10 +80,11 @@ func enterPostgres(ctx context.Context, cfg Config) (_ place, err error) {
 	if err := p.lock(ctx); err != nil {
 		return nil, err
 	}
+	cfg.tellMade(p)
 	if err := p.make(ctx); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 		defer cancel()
-		return nil, errors.Join(err, p.drop(ctx))
+		return nil, errors.Join(err, notRemoved(p, p.drop(ctx)))
 	}
 	return p, nil
 }

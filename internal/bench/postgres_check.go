@@ -57,7 +57,7 @@ func (p *postgresPlace) check(ctx context.Context) error {
 	case standby:
 		return refused("the server is a standby, which cannot be written to; name its primary")
 	case readOnly:
-		return refused("the connection is read-only (default_transaction_read_only)")
+		return refused("the connection is read-only: default_transaction_read_only is on, and must be off for this user, database or URL")
 	case !mayCreate:
 		return refused("the user %s may not create a schema in the database %s; an owner can allow it with: grant create on database %s to %s",
 			user, p.database, pgx.Identifier{p.database}.Sanitize(), pgx.Identifier{user}.Sanitize())
@@ -102,7 +102,7 @@ func (p *postgresPlace) checkDisk(ctx context.Context) error {
 
 func checkRoom(dir string, needed int64) error {
 	if free, ok := freeBytes(dir); ok && free < needed {
-		return refused("it could take %d MB of the disk of %s, where %d MB are free; fewer --jobs take less", needed>>20, dir, free>>20)
+		return refused("it could take %d MB of the disk of %s, where %d MB are free; fewer --jobs take less, and so does a smaller --payload, --backlog or --scheduled", needed>>20, dir, free>>20)
 	}
 	return nil
 }

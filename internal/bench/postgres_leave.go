@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,8 +50,9 @@ func dropSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	}))
 }
 
+// Who drops a schema needs the rights of its owner, and none on what is in it.
 const findLeftovers = `
-select n.nspname,
+select n.nspname, pg_get_userbyid(n.nspowner), not pg_has_role(n.nspowner, 'USAGE'),
        coalesce((select sum(pg_total_relation_size(c.oid)) from pg_class as c where c.relnamespace = n.oid and c.relkind in ('r', 'm')), 0)::bigint,
        coalesce(split_part(obj_description(n.oid, 'pg_namespace'), $4, 2), '') collate "C" > to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 from pg_namespace as n
@@ -69,7 +71,7 @@ func schemasLeft(ctx context.Context, conn *pgx.Conn, but string) ([]Leftover, e
 		return nil, unavailable(err)
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leftover, err error) {
-		err = row.Scan(&l.Name, &l.Bytes, &l.InUse)
+		err = row.Scan(&l.Name, &l.Owner, &l.Foreign, &l.Bytes, &l.InUse)
 		return l, err
 	})
 	if err != nil {
@@ -89,7 +91,7 @@ func schemasLeft(ctx context.Context, conn *pgx.Conn, but string) ([]Leftover, e
 	return found, nil
 }
 
-// cleanPostgres drops what killed runs have left.
+// cleanPostgres drops what killed runs have left, where it may.
 func cleanPostgres(ctx context.Context, cfg Config) ([]Leftover, error) {
 	conn, err := connect(ctx, cfg.URL, probeName)
 	if err != nil {
@@ -101,11 +103,11 @@ func cleanPostgres(ctx context.Context, cfg Config) ([]Leftover, error) {
 		return nil, err
 	}
 	for _, l := range left {
-		if l.InUse {
+		if l.InUse || l.Foreign {
 			continue
 		}
 		if err := dropSchema(ctx, conn, l.Name); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("remove schema %s: %w", l.Name, err)
 		}
 	}
 	return left, nil

@@ -40,7 +40,7 @@ func (p *postgresPlace) findPooler(ctx context.Context) error {
 	} {
 		err := step()
 		if looking.Err() != nil && ctx.Err() == nil {
-			return refused("two connections beside each other are needed; does a pooler give fewer to this database?")
+			return refused("two connections beside each other are needed, and the second did not come in %v; a pooler must give this database at least two (PgBouncer: default_pool_size)", poolerTimeout)
 		}
 		if err != nil {
 			return unavailable(err)

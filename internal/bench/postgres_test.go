@@ -208,7 +208,7 @@ func TestServerGoesAway(t *testing.T) {
 		}
 	}
 	r, err := Run(context.Background(), cfg)
-	if !errors.Is(err, later.ErrUnavailable) || errors.Is(err, errTimeout) || r == nil || r.Complete || r.Removed || r.Phase(Bulk) == nil {
+	if !errors.Is(err, later.ErrUnavailable) || errors.Is(err, ErrTimeout) || r == nil || r.Complete || r.Removed || r.Phase(Bulk) == nil {
 		t.Fatalf("got %+v, %v, want ErrUnavailable and a report of what was measured", r, err)
 	}
 	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "later bench --clean") }) {
@@ -256,9 +256,29 @@ func TestPostgresLeftovers(t *testing.T) {
 		t.Errorf("got %+v, want %s, and %s in use", r.Leftovers, killed.schema, running.schema)
 	}
 
-	if left, err := Clean(ctx, url); err != nil || len(left) != 2 {
-		t.Errorf("got %+v, %v, want both", left, err)
-	}
+	t.Run("not by a role that has not the rights of the owner", func(t *testing.T) {
+		if _, err := conn.Exec(ctx, "create role guest login"); err != nil {
+			t.Fatal(err)
+		}
+		left, err := Clean(ctx, strings.Replace(url, "postgres@", "guest@", 1))
+		if err != nil || len(left) != 2 || !left[0].Foreign || left[0].Owner != "postgres" {
+			t.Errorf("got %+v, %v, want both as foreign", left, err)
+		}
+		if !schemaExists(t, conn, killed.schema) {
+			t.Errorf("schema %s is gone", killed.schema)
+		}
+	})
+	t.Run("but by one that has them", func(t *testing.T) {
+		for _, sql := range []string{"create role owner", "create role member login in role owner", "alter schema " + killed.schema + " owner to owner"} {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// What is in it belongs to somebody else, and goes with it.
+		if left, err := Clean(ctx, strings.Replace(url, "postgres@", "member@", 1)); err != nil || len(left) != 2 {
+			t.Errorf("got %+v, %v, want both", left, err)
+		}
+	})
 	for schema, want := range map[string]bool{killed.schema: false, running.schema: true, users: true, third.schema: false} {
 		if got := schemaExists(t, conn, schema); got != want {
 			t.Errorf("schema %s is there: %v, want %v", schema, got, want)

@@ -122,6 +122,10 @@ type Leftover struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	InUse bool   `json:"in_use"` // its run still goes on
+	// Owner is the role that a schema belongs to; empty for a folder. Foreign says that the
+	// user has not that role's rights, and so may not remove it.
+	Owner   string `json:"owner"`
+	Foreign bool   `json:"foreign"`
 }
 
 func newReport(cfg Config) *Report {

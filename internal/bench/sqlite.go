@@ -45,12 +45,13 @@ func enterSQLite(ctx context.Context, cfg Config) (_ place, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the benchmark: %w", err)
 	}
+	cfg.tellMade(p) // its name is not known before
 	err = os.WriteFile(filepath.Join(p.dir, pidFile), []byte(strconv.Itoa(os.Getpid())), 0o600)
 	if err == nil {
 		p.keep, err = p.open(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(p.dir))
+		return nil, errors.Join(err, notRemoved(p, os.RemoveAll(p.dir)))
 	}
 	return p, nil
 }

@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,9 +19,10 @@ const benchHelp = `Measure Later on your own database: how many jobs a second ar
 soon a job starts, and what a job costs in CPU time, write-ahead log and commits.
 
 It works in a schema of its own (on SQLite: in a folder beside the file) and removes
-it at the end, after Ctrl-C and errors too. Your tables are not touched; but the server
-is kept busy, so think before you run it beside users. What a killed run has left is
-named by the next one, and removed by --clean.
+it at the end, after Ctrl-C and errors too; a second Ctrl-C ends it at once, and it names
+what it leaves. Your tables are not touched; but the server is kept busy, so think before
+you run it beside users. What a killed run has left is named by the next one, and removed
+by --clean: by the same user, its owner, or by a superuser.
 
 The phases:
 
@@ -43,6 +46,8 @@ type benchFlags struct {
 	phases []string
 	quiet  bool
 	clean  bool
+	// made is what the run has made and not removed yet, nil before and after.
+	made atomic.Pointer[string]
 }
 
 func benchCommand(a *App) *cobra.Command {
@@ -77,17 +82,17 @@ func benchCommand(a *App) *cobra.Command {
 	flags.BoolVar(&c.HoldSnapshot, "hold-snapshot", false, "drain once more while another connection holds an old snapshot, and keep it held in the later phases")
 	flags.StringSliceVar(&f.phases, "phases", nil, "measure these `phases` only: "+strings.Join(phaseNames(), ", "))
 	flags.BoolVar(&f.quiet, "quiet", false, "show no progress")
-	flags.BoolVar(&f.clean, "clean", false, "remove what killed runs have left, and measure nothing")
+	flags.BoolVar(&f.clean, "clean", false, "remove what killed runs have left, unless it belongs to somebody else, and measure nothing")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("phases", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp)))
-	cmd.RunE = a.interruptible(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.interruptibleWith(func(ctx context.Context, _ []string) error {
 		if cmd.Flags().Changed("schema") {
-			return usageError("--schema is of no use here: the benchmark has a schema of its own")
+			return usageError("--schema is of no use here, because the benchmark has a schema of its own; leave it out")
 		}
 		if f.clean {
 			return a.cleanBench(ctx)
 		}
 		return a.bench(ctx, &f)
-	})
+	}, func(second *signalError) error { return a.benchLeft(&f, second) })
 	return cmd
 }
 
@@ -108,6 +113,9 @@ func (a *App) bench(ctx context.Context, f *benchFlags) error {
 		}
 		cfg.Phases = append(cfg.Phases, bench.Phase(name))
 	}
+	if cfg.HoldSnapshot && len(cfg.Phases) > 0 && !slices.ContainsFunc(cfg.Phases, func(p bench.Phase) bool { return p != bench.Bulk }) {
+		return usageError("--hold-snapshot is of no use with --phases bulk, which ends before the snapshot is taken; add drain or a later phase")
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -117,11 +125,13 @@ func (a *App) bench(ctx context.Context, f *benchFlags) error {
 		}
 	}
 	if jobs := float64(cfg.Rate) * cfg.For.Seconds(); jobs > bench.MaxSteady {
-		return usageError("--rate %d for %v is %.0f jobs; at most %d are remembered", cfg.Rate, cfg.For, jobs, bench.MaxSteady)
+		return usageError("--rate %d for %v is %.0f jobs; at most %d are remembered, so one of the two must be less", cfg.Rate, cfg.For, jobs, bench.MaxSteady)
 	}
 	progress := a.newBenchProgress(f.quiet)
 	cfg.Progress = progress.step
+	cfg.Made = func(place string) { f.made.Store(&place) }
 	report, err := bench.Run(ctx, cfg)
+	f.made.Store(nil) // or the report says that it is still there
 	progress.finish()
 	if report != nil {
 		err = errors.Join(a.printBench(report), err)
@@ -129,47 +139,23 @@ func (a *App) bench(ctx context.Context, f *benchFlags) error {
 	return benchProblem(a.fromVariable(err))
 }
 
-// benchProblem says what to do about what only this command refuses.
+// benchProblem says what to do about what only this command refuses or ends.
 func benchProblem(err error) error {
-	if errors.Is(err, bench.ErrRefused) {
+	switch {
+	case errors.Is(err, bench.ErrRefused):
 		return (&problem{err: err, code: "refused", exit: exitFailed}).next("nothing was changed")
+	case errors.Is(err, bench.ErrTimeout):
+		return (&problem{err: err, code: "interrupted", exit: exitFailed}).next("a longer --timeout, fewer --jobs or a shorter --for would do")
 	}
 	return err
 }
 
-// cleanView is what --clean did, with --json.
-type cleanView struct {
-	Removed []string `json:"removed"`
-	InUse   []string `json:"in_use"`
-}
-
-func (a *App) cleanBench(ctx context.Context) error {
-	left, err := bench.Clean(ctx, a.flags.db)
-	if err != nil {
-		return benchProblem(a.fromVariable(err))
+// benchLeft says what is left of a run that a second signal has ended at once.
+func (a *App) benchLeft(f *benchFlags, second *signalError) error {
+	p := &problem{err: second, code: "interrupted", exit: exitSignal + second.number}
+	if place := f.made.Load(); place != nil {
+		p.err = fmt.Errorf("%w for the second time: %s is not removed", second, *place)
+		p.hint = "`" + a.cleanCommand() + "` removes it"
 	}
-	view := cleanView{Removed: []string{}, InUse: []string{}}
-	for _, l := range left {
-		if l.InUse {
-			view.InUse = append(view.InUse, l.Name)
-		} else {
-			view.Removed = append(view.Removed, l.Name)
-		}
-	}
-	if a.flags.json {
-		return a.printJSON(view)
-	}
-	if len(left) == 0 {
-		return a.printf("no run has left anything\n")
-	}
-	for _, l := range left {
-		text := "removed " + l.Name
-		if l.InUse {
-			text = "left " + l.Name + ": its run still goes on"
-		}
-		if err := a.printf("%s\n", text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p
 }

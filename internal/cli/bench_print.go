@@ -16,9 +16,9 @@ func (a *App) printBench(r *bench.Report) error {
 		return a.printJSON(r)
 	}
 	width, _ := terminal.Size(a.Out)
-	lines := a.benchHead(r)
+	lines := a.benchHead(r, width)
 	if len(r.Phases) > 0 {
-		rates, legend := a.benchRates(r)
+		rates, legend := a.benchRates(r, width)
 		lines = append(append(lines, ""), rates.Lines(width, a.palette.Head)...)
 		if t := a.benchLatencies(r); t.Len() > 0 {
 			lines = append(append(lines, ""), t.Lines(width, a.palette.Head)...)
@@ -28,31 +28,51 @@ func (a *App) printBench(r *bench.Report) error {
 			lines = append(append(lines, ""), t.Lines(width, a.palette.Head)...)
 		}
 	}
-	lines = append(lines, a.benchWarnings(r)...)
+	lines = append(lines, a.benchWarnings(r, width)...)
 	return a.printf("%s\n", strings.Join(lines, "\n"))
 }
 
-func (a *App) benchHead(r *bench.Report) []string {
+func (a *App) benchHead(r *bench.Report, width int) (lines []string) {
 	engine := "SQLite " + r.Server.Version
 	if r.Database == "postgres" {
 		engine = "PostgreSQL " + r.Server.Version
 	}
 	s := r.Settings
-	lines := []string{
-		a.palette.Strong(terminal.Safe(engine + " at " + r.URL)),
-		fmt.Sprintf("  %s, %s x %s; payload %d bytes, job log %s%s", plural(r.Machine.CPUs, "CPU here", "CPUs here"),
-			plural(s.Workers, "worker", "workers"), plural(s.Concurrency, "slot", "slots"), s.PayloadBytes, onOff(s.Log), spread(s)),
+	for _, line := range hanging("", terminal.Safe(engine+" at "+r.URL), width) {
+		lines = append(lines, a.palette.Strong(line))
 	}
+	add := func(format string, args ...any) {
+		lines = append(lines, hanging("  ", terminal.Safe(fmt.Sprintf(format, args...)), width)...)
+	}
+	add("%s, %s x %s; payload %d bytes, job log %s%s", plural(r.Machine.CPUs, "CPU here", "CPUs here"),
+		plural(s.Workers, "worker", "workers"), plural(s.Concurrency, "slot", "slots"), s.PayloadBytes, onOff(s.Log), spread(s))
 	if n := r.Waiting; n.Ready+n.Scheduled > 0 {
-		lines = append(lines, fmt.Sprintf("  beside them wait %d ready jobs of another kind, %d jobs for next week", n.Ready, n.Scheduled))
+		add("beside them wait %d ready jobs of another kind, %d jobs for next week", n.Ready, n.Scheduled)
+	}
+	if s.HoldSnapshot {
+		add("%s", held(r))
 	}
 	if len(r.Server.Settings) > 0 {
-		lines = append(lines, "  "+terminal.Safe(benchSettings(r)))
+		add("%s", benchSettings(r))
 	}
 	if trip := r.Server.RoundTripUS; trip != nil {
-		lines = append(lines, fmt.Sprintf("  a round trip to the server takes %s", milliseconds(*trip/1000)))
+		add("a round trip to the server takes %s", milliseconds(*trip/1000))
 	}
 	return lines
+}
+
+// held says in which phases a snapshot was held.
+func held(r *bench.Report) string {
+	var names []string
+	for _, p := range r.Phases {
+		if p.SnapshotHeld {
+			names = append(names, string(p.Name))
+		}
+	}
+	if len(names) == 0 {
+		return "an old snapshot was to be held, but no phase with it has ended"
+	}
+	return "an old snapshot was held during " + strings.Join(names, ", ")
 }
 
 func onOff(on bool) string {
@@ -118,7 +138,7 @@ var benchColumns = []struct {
 }
 
 // benchRates also returns what the columns mean.
-func (a *App) benchRates(r *bench.Report) (t *terminal.Table, legend []string) {
+func (a *App) benchRates(r *bench.Report, width int) (t *terminal.Table, legend []string) {
 	columns := []terminal.Column{{Title: "phase"}}
 	rows := make([][]string, len(r.Phases))
 	for i, p := range r.Phases {
@@ -138,7 +158,7 @@ func (a *App) benchRates(r *bench.Report) (t *terminal.Table, legend []string) {
 			rows[i] = append(rows[i], texts[i])
 		}
 		if c.legend != "" {
-			legend = append(legend, fmt.Sprintf("  %-8s %s", c.title, c.legend))
+			legend = append(legend, hanging(fmt.Sprintf("  %-8s ", c.title), c.legend, width)...)
 		}
 	}
 	t = terminal.NewTable(columns...)
@@ -173,9 +193,14 @@ func (a *App) benchLatencies(r *bench.Report) *terminal.Table {
 	return t
 }
 
-func (a *App) benchWarnings(r *bench.Report) []string {
+func (a *App) benchWarnings(r *bench.Report, width int) []string {
 	var lines []string
-	warn := func(text string) { lines = append(lines, a.palette.Warn("! ")+terminal.Safe(text)) }
+	const mark = "! "
+	warn := func(text string) {
+		wrapped := hanging(mark, terminal.Safe(text), width)
+		wrapped[0] = a.palette.Warn(mark) + strings.TrimPrefix(wrapped[0], mark)
+		lines = append(lines, wrapped...)
+	}
 	for _, w := range r.Warnings {
 		warn(w)
 	}
@@ -185,11 +210,14 @@ func (a *App) benchWarnings(r *bench.Report) []string {
 		}
 	}
 	for _, l := range r.Leftovers {
-		if l.InUse {
+		switch {
+		case l.InUse:
 			warn(fmt.Sprintf("another benchmark runs at the same time (%s): both are slower than alone", l.Name))
-			continue
+		case l.Foreign:
+			warn(fmt.Sprintf("an earlier run has left %s (%d MB): later bench --clean removes it when %s runs it, its owner", l.Name, l.Bytes>>20, l.Owner))
+		default:
+			warn(fmt.Sprintf("an earlier run has left %s (%d MB): later bench --clean removes it", l.Name, l.Bytes>>20))
 		}
-		warn(fmt.Sprintf("an earlier run has left %s (%d MB): later bench --clean removes it", l.Name, l.Bytes>>20))
 	}
 	if !r.Complete {
 		warn("not complete: only phases that have ended are shown")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,7 +88,7 @@ func TestBench(t *testing.T) {
 		})
 		t.Run("tells what it does in lines, where there is no terminal", func(t *testing.T) {
 			r := s.run(smallBench("--phases", "bulk", "--backlog", "10")...)
-			want := regexp.MustCompile(`^enqueueing ready jobs that wait beside\nbulk\nbulk: 1000 jobs, [0-9,]+ a second\nremoving [^\n]+\n$`)
+			want := regexp.MustCompile(`^enqueueing ready jobs\nbulk\nbulk: 1000 jobs, [0-9,]+ a second\nremoving [^\n]+\n$`)
 			if r.code != 0 || !want.MatchString(r.err) {
 				t.Errorf("got %d, %q", r.code, r.err)
 			}
@@ -152,6 +153,100 @@ func TestBenchIsKilled(t *testing.T) {
 	})
 }
 
+// A second signal ends the removal, too: what stays is named, with what removes it.
+func TestBenchEndsBySecondSignal(t *testing.T) {
+	s := newShell(t)
+	s.url = testdb.Own(t, nil).URL()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+
+	p := s.start("bench", "--db", s.url, "--phases", "steady", "--for", "1h", "--rate", "10")
+	eventually(t, "the phase", func() bool { return strings.Contains(p.err.String(), "steady\n") })
+	schemas := benchSchemas(t, s.url)
+	if len(schemas) != 1 {
+		t.Fatalf("got the schemas %q, want one", schemas)
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, "select from "+pgx.Identifier{schemas[0], "job"}.Sanitize()); err != nil { // the schema cannot be dropped meanwhile
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGINT)
+	eventually(t, "the removal", func() bool { return strings.Contains(p.err.String(), "removing schema "+schemas[0]) })
+	p.signal(syscall.SIGTERM)
+	if got := p.wait(); got != 143 {
+		t.Errorf("got the exit code %d, want 143", got)
+	}
+	want := "later: ended by the signal terminated for the second time: schema " + schemas[0] + " is not removed; `later bench --clean --db '" + s.url + "'` removes it\n"
+	if got := p.err.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want %q at its end", got, want)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is removed", func() bool { return strings.Contains(s.ok("bench", "--clean"), "removed "+schemas[0]) })
+}
+
+// Whoever has not the rights of the schema's owner is told who has.
+func TestBenchCleanOfAnother(t *testing.T) {
+	s := newShell(t)
+	s.url = testdb.Own(t, nil).URL()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for _, sql := range []string{"create role guest login", "create role ann login", "create role bob login", "grant create on database postgres to ann, bob"} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(user string) string { return strings.Replace(s.url, "postgres@", user+"@", 1) }
+	for _, user := range []string{"ann", "bob"} {
+		p := s.start("bench", "--db", as(user), "--phases", "steady", "--for", "1h", "--rate", "10")
+		eventually(t, "the phase", func() bool { return strings.Contains(p.err.String(), "steady\n") })
+		p.signal(syscall.SIGKILL)
+		p.wait()
+	}
+	eventually(t, "the runs are known to be over", func() bool {
+		return !strings.Contains(s.run("bench", "--clean", "--db", as("guest")).out, "still goes on")
+	})
+
+	t.Run("a run names the owner of what is left", func(t *testing.T) {
+		if out := s.ok(smallBench("--db", as("bob"), "--phases", "bulk", "--quiet")...); !strings.Contains(out, "later bench --clean removes it when ann runs it, its owner") {
+			t.Errorf("got %s", out)
+		}
+	})
+	t.Run("what is one's own is removed, and the rest is left to its owner", func(t *testing.T) {
+		r := s.run("bench", "--clean", "--db", as("bob"))
+		if r.code != exitFailed || !strings.Contains(r.out, ": it belongs to the role ann\n") || !strings.Contains(r.out, "removed later_bench_") {
+			t.Errorf("got %+v", r)
+		}
+		if want := "later: 1 schema was not removed: it takes the rights of its owner; run `later bench --clean` as ann, or as a superuser\n"; r.err != want {
+			t.Errorf("got %q, want %q", r.err, want)
+		}
+	})
+	t.Run("the same as JSON", func(t *testing.T) {
+		left := benchSchemas(t, s.url)
+		r := s.run("bench", "--clean", "--db", as("bob"), "--json")
+		view, problem := decode[cleanView](t, r.out), problemOf(t, r)
+		if len(left) != 1 || len(view.Foreign) != 1 || view.Foreign[0] != left[0] || len(view.Removed)+len(view.InUse) != 0 || problem.Error.Code != "refused" {
+			t.Errorf("got %+v and %+v, want %q as foreign", view, problem, left)
+		}
+	})
+	if out := s.ok("bench", "--clean", "--db", as("ann")); !strings.HasPrefix(out, "removed later_bench_") {
+		t.Errorf("got %q", out)
+	}
+}
+
 func TestBenchFails(t *testing.T) {
 	s := newShell(t)
 	t.Run("a wrong flag", func(t *testing.T) {
@@ -165,6 +260,7 @@ func TestBenchFails(t *testing.T) {
 			{[]string{"--for", "0s"}, []string{"--for is 0s"}},
 			{[]string{"--rate", "1000000", "--for", "1h"}, []string{"--rate 1000000 for 1h0m0s is 3600000000 jobs; at most"}},
 			{[]string{"--schema", "jobs"}, []string{"--schema is of no use here"}},
+			{[]string{"--hold-snapshot", "--phases", "bulk"}, []string{"--hold-snapshot is of no use with --phases bulk", "add drain"}},
 			{[]string{"--db", "postgress://h/d"}, []string{`did you mean "postgres"?`}},
 		} {
 			s.fails(exitUsage, c.words, append([]string{"bench"}, c.args...)...)
@@ -189,7 +285,8 @@ func TestBenchFails(t *testing.T) {
 		r := s.run("bench", "--jobs", "100", "--phases", "bulk,steady", "--for", "1h", "--rate", "10", "--timeout", "3s", "--json")
 		report := decode[bench.Report](t, r.out)
 		view := problemOf(t, r)
-		if r.code != exitFailed || report.Complete || !report.Removed || report.Phase(bench.Bulk) == nil || !strings.Contains(view.Error.Message, "--timeout") {
+		if r.code != exitFailed || report.Complete || !report.Removed || report.Phase(bench.Bulk) == nil ||
+			!strings.Contains(view.Error.Message, "--timeout is over, after 3s") || !strings.Contains(view.Error.Next, "a longer --timeout") {
 			t.Errorf("got %d, %+v and %+v", r.code, report, view)
 		}
 	})
@@ -201,17 +298,45 @@ func TestBenchFails(t *testing.T) {
 func TestBenchProgress(t *testing.T) {
 	s := newShell(t)
 	s.url = testdb.Postgres(t)
-	out := onTerminal(t, s, smallBench("--no-color", "--jobs", "20000", "--phases", "bulk,trickle")...)
-	for _, want := range []string{"bulk", "%", "trickle: 4 jobs", "enqueued to started"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("got %q, want %q in it", out, want)
-		}
+	for _, columns := range []uint16{60, 100} {
+		t.Run(fmt.Sprintf("%d columns wide", columns), func(t *testing.T) {
+			p := newPTY(t)
+			p.resize(columns, 24)
+			if err := p.start(s, smallBench("--no-color", "--hold-snapshot", "--jobs", "20000", "--scheduled", "20000", "--phases", "drain,singles,trickle")...).Wait(); err != nil {
+				t.Error(err)
+			}
+			out := p.end()
+			for _, want := range []string{"enqueueing scheduled jobs", "%", "drain_held: 20000 jobs", "trickle: 4 jobs", "enqueued to started", "an old snapshot was held during"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("got %q, want %q in it", out, want)
+				}
+			}
+			for _, line := range strings.FieldsFunc(out, func(r rune) bool { return r == '\r' || r == '\n' }) {
+				// A word may be longer: an address is left whole.
+				if got := terminal.Width(line); got > int(columns) && strings.Contains(strings.TrimSpace(line), " ") {
+					t.Errorf("got a line of %d columns: %q", got, line)
+				}
+			}
+		})
 	}
-	_, summary, _ := strings.Cut(out, "PostgreSQL ")
-	for _, line := range strings.Split(summary, "\r\n")[1:] {
-		if got := terminal.Width(line); got > 80 && !strings.HasPrefix(line, "!") {
-			t.Errorf("got a line of %d columns, want at most 80: %s", got, line)
-		}
+}
+
+// The header says that a snapshot was held, and when.
+func TestBenchHead(t *testing.T) {
+	a := &App{}
+	a.complete()
+	r := &bench.Report{Settings: bench.Settings{HoldSnapshot: true}, Phases: []*bench.Result{{Name: bench.Drain}}}
+	head := func() string { return strings.Join(a.benchHead(r, 0), "\n") }
+	if got, want := head(), "\n  an old snapshot was to be held, but no phase with it has ended"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	r.Phases = append(r.Phases, &bench.Result{Name: bench.DrainHeld, SnapshotHeld: true}, &bench.Result{Name: bench.Steady, SnapshotHeld: true})
+	if got, want := head(), "\n  an old snapshot was held during drain_held, steady"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	r.Settings.HoldSnapshot = false
+	if got := head(); strings.Contains(got, "snapshot") {
+		t.Errorf("got %s, want nothing about a snapshot", got)
 	}
 }
 

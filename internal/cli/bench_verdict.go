@@ -21,7 +21,7 @@ const (
 // are as they should be.
 func (a *App) benchVerdicts(r *bench.Report) *terminal.Table {
 	t := terminal.NewTable(terminal.Column{Title: "check"}, terminal.Column{Title: "here", Right: true},
-		terminal.Column{Title: "good"}, terminal.Column{Title: "", Rest: true})
+		terminal.Column{Title: "good", Drop: 1}, terminal.Column{Title: "", Rest: true})
 	add := func(what, here, good string, ok bool, otherwise string) {
 		verdict := terminal.Cell{Text: "good", Paint: a.palette.Good}
 		if !ok {

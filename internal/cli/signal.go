@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/later-queue/later/internal/terminal"
 )
 
 // signals delivers the signals that end a process.
@@ -64,17 +66,39 @@ func interrupted(cause *signalError, err error) error {
 // then. From then on signals do what they do to a process that does not care, so
 // that a second one ends it at once.
 func (a *App) interruptible(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return a.interruptibleWith(run, nil)
+}
+
+// interruptibleWith is [App.interruptible] for a command that may leave something behind when
+// it is ended at once: lastWords is what it says then, the second signal being its cause.
+func (a *App) interruptibleWith(run func(ctx context.Context, args []string) error, lastWords func(*signalError) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		received := a.Signals()
 		defer received.stop()
+		over := make(chan struct{})
+		defer close(over)
 		go func() {
 			select {
 			case s := <-received.C:
-				received.stop()
+				if lastWords == nil {
+					received.stop()
+				}
 				cancel(newSignalError(s))
-			case <-ctx.Done():
+			case <-over:
+				return
+			}
+			if lastWords == nil {
+				return
+			}
+			select {
+			case s := <-received.C:
+				if terminal.Is(a.Err) {
+					fmt.Fprintln(a.Err) // a line of progress may be there
+				}
+				os.Exit(a.report(lastWords(newSignalError(s))))
+			case <-over:
 			}
 		}()
 		err := run(ctx, args)
