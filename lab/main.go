@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/later-queue/later/internal/spelling"
 	"github.com/later-queue/later/lab/contender"
 	"github.com/later-queue/later/lab/registry"
 )
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	}
 	fmt.Fprint(os.Stderr, usage)
-	return fmt.Errorf("there is no command %q", args[0])
+	return fmt.Errorf("there is no command %q%s", args[0], spelling.DidYouMean(args[0], []string{"list", "race", "report", "contender"}))
 }
 
 func contend(ctx context.Context, args []string) error {

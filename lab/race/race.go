@@ -5,8 +5,10 @@ package race
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/later-queue/later/internal/spelling"
 	"github.com/later-queue/later/lab/course"
 )
 
@@ -95,7 +97,15 @@ func Find(name string) (Race, error) {
 			return r, nil
 		}
 	}
-	return Race{}, fmt.Errorf("no race is called %q", name)
+	return Race{}, fmt.Errorf("no race is called %q%s; there are %s", name, spelling.DidYouMean(name, names()), strings.Join(names(), ", "))
+}
+
+func names() []string {
+	var all []string
+	for _, r := range All {
+		all = append(all, r.Name)
+	}
+	return all
 }
 
 // scaled returns the race with its jobs, and those of its lanes, times part.

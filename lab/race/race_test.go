@@ -22,6 +22,22 @@ func TestRaces(t *testing.T) {
 	}
 }
 
+func TestFind(t *testing.T) {
+	for _, r := range All {
+		if got, err := Find(r.Name); err != nil || got.Name != r.Name {
+			t.Errorf("got %q, %v, want %q", got.Name, err, r.Name)
+		}
+	}
+	for name, want := range map[string]string{
+		"drian":  `no race is called "drian" (did you mean "drain"?); there are drain, sqlite, `,
+		"zzzzzz": `no race is called "zzzzzz"; there are drain, `,
+	} {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", name, err, want)
+		}
+	}
+}
+
 // checkRace finds what would only show when the race is run.
 func checkRace(t *testing.T, r Race) {
 	if r.About == "" || r.Course == nil || r.Rounds < 1 || r.Jobs == 0 && r.Seconds == 0 {

@@ -72,7 +72,7 @@ func (m *Meeting) Close() error {
 func (m *Meeting) Run(ctx context.Context, race Race) error {
 	race = m.entered(race.sized(m.options))
 	if len(race.Lanes) == 0 {
-		m.say("%s: none of its contenders was asked for", race.Name)
+		m.say("%s: none of its lanes was asked for", race.Name)
 		return nil
 	}
 	m.say("%s: %s", race.Name, race.About)

@@ -3,7 +3,9 @@ package registry
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/later-queue/later/internal/spelling"
 	"github.com/later-queue/later/lab/contender"
 )
 
@@ -35,5 +37,13 @@ func Find(name string) (Entry, error) {
 			return e, nil
 		}
 	}
-	return Entry{}, fmt.Errorf("no contender is called %q", name)
+	return Entry{}, fmt.Errorf("no contender is called %q%s; there are %s", name, spelling.DidYouMean(name, names()), strings.Join(names(), ", "))
+}
+
+func names() []string {
+	var all []string
+	for _, e := range Entries {
+		all = append(all, e.Name)
+	}
+	return all
 }
