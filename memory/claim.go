@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/turns"
 )
 
 // Claim implements [later.Runner].
@@ -19,30 +21,46 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	defer unlock()
 	take := taking{now: now, worker: req.Worker, token: req.Token, lease: req.Lease, unanswered: req.Unanswered}
 	var claimed []*later.Claimed
-	for _, want := range req.Queues {
+	try := func(j *job) bool {
+		switch {
+		case !slices.Contains(req.Kinds, j.Kind):
+			return false
+		case take.again(j) && j.cancelAt.IsZero() && !j.expired(now):
+			claimed = append(claimed, s.takeAgain(j, take))
+		case claimable(j, now):
+			claimed = append(claimed, s.take(j, take, lostForGood(j, now)))
+		default:
+			return false
+		}
+		return true
+	}
+	queues, kinds := make([]string, len(req.Queues)), strings.Join(req.Kinds, ",")
+	for i, want := range req.Queues {
+		queues[i] = want.Queue
 		q := s.ready[want.Queue]
 		if q == nil {
 			continue
 		}
-		room := min(want.Limit, req.Limit-len(claimed))
-		q.due(now, func(j *job) bool {
-			if room <= 0 {
-				return false
+		full := len(claimed) + min(want.Limit, req.Limit-len(claimed))
+		for _, l := range q.levels {
+			if len(claimed) >= full {
+				break
 			}
-			if !slices.Contains(req.Kinds, j.Kind) {
-				return true
+			key := turnKey{want.Queue, kinds, l.priority}
+			if last := l.deal(now, s.turns[key], full-len(claimed), try); last.set {
+				s.turns[key] = last
 			}
-			if take.again(j) && j.cancelAt.IsZero() && !j.expired(now) {
-				claimed = append(claimed, s.takeAgain(j, take))
-				room--
-			} else if claimable(j, now) {
-				claimed = append(claimed, s.take(j, take, lostForGood(j, now)))
-				room--
-			}
-			return true
-		})
+		}
 	}
+	turns.Sort(claimed, queues)
 	return claimed, nil
+}
+
+// turnKey is where tenants take turns: each set of kinds has its own turns.
+type turnKey struct {
+	queue    string
+	kinds    string
+	priority int16
 }
 
 // claimable reports whether a claim may take a due job of a wanted kind.

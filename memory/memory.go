@@ -47,6 +47,7 @@ type Store struct {
 	lastID  int64
 	jobs    map[int64]*job
 	ready   map[string]*queue
+	turns   map[turnKey]tenantMark // at whom the latest claim ended
 	dead    map[int64]*deadJob
 	log     map[int64][]later.LogEntry // by job, oldest first
 	workers map[string]later.WorkerInfo
@@ -64,6 +65,7 @@ func New() *Store {
 	s := &Store{
 		jobs:    map[int64]*job{},
 		ready:   map[string]*queue{},
+		turns:   map[turnKey]tenantMark{},
 		dead:    map[int64]*deadJob{},
 		log:     map[int64][]later.LogEntry{},
 		workers: map[string]later.WorkerInfo{},

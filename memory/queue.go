@@ -3,19 +3,26 @@ package memory
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
-// queue keeps a queue's jobs in the order of priority, run_at, id: a level per
-// priority, so that jobs of a better priority that are not due yet cost a claim
-// nothing. Running jobs stay in it; a claim passes over them.
+// queue keeps a queue's jobs: a level per priority, and in it a lane per tenant,
+// so that jobs of a better priority that are not due yet, and those of other
+// tenants, cost a claim next to nothing. Running jobs stay in their lanes; a
+// claim passes over them.
 type queue struct {
 	levels []*level // by priority
 }
 
 type level struct {
 	priority int16
-	jobs     []*job // by run_at, id
+	lanes    []*lane // by the bytes of the tenant
+}
+
+type lane struct {
+	tenant string
+	jobs   []*job // by run_at, id
 }
 
 func (q *queue) add(j *job) {
@@ -23,9 +30,7 @@ func (q *queue) add(j *job) {
 	if !found {
 		q.levels = slices.Insert(q.levels, at, &level{priority: j.Priority})
 	}
-	l := q.levels[at]
-	place, _ := l.find(j)
-	l.jobs = slices.Insert(l.jobs, place, j)
+	q.levels[at].add(j)
 }
 
 func (q *queue) remove(j *job) {
@@ -34,6 +39,52 @@ func (q *queue) remove(j *job) {
 		return
 	}
 	l := q.levels[at]
+	l.remove(j)
+	if len(l.lanes) == 0 {
+		q.levels = slices.Delete(q.levels, at, at+1)
+	}
+}
+
+func (q *queue) empty() bool { return len(q.levels) == 0 }
+
+func (q *queue) find(priority int16) (int, bool) {
+	return slices.BinarySearchFunc(q.levels, priority, func(l *level, p int16) int {
+		return cmp.Compare(l.priority, p)
+	})
+}
+
+func (l *level) add(j *job) {
+	at, found := l.find(j.Tenant)
+	if !found {
+		l.lanes = slices.Insert(l.lanes, at, &lane{tenant: j.Tenant})
+	}
+	l.lanes[at].add(j)
+}
+
+func (l *level) remove(j *job) {
+	at, found := l.find(j.Tenant)
+	if !found {
+		return
+	}
+	lane := l.lanes[at]
+	lane.remove(j)
+	if len(lane.jobs) == 0 {
+		l.lanes = slices.Delete(l.lanes, at, at+1)
+	}
+}
+
+func (l *level) find(tenant string) (int, bool) {
+	return slices.BinarySearchFunc(l.lanes, tenant, func(lane *lane, t string) int {
+		return strings.Compare(lane.tenant, t)
+	})
+}
+
+func (l *lane) add(j *job) {
+	place, _ := l.find(j)
+	l.jobs = slices.Insert(l.jobs, place, j)
+}
+
+func (l *lane) remove(j *job) {
 	place, found := l.find(j)
 	if !found {
 		return
@@ -43,39 +94,75 @@ func (q *queue) remove(j *job) {
 		copy(l.jobs[1:place+1], l.jobs[:place])
 		l.jobs[0] = nil
 		l.jobs = l.jobs[1:]
-	} else {
-		l.jobs = slices.Delete(l.jobs, place, place+1)
+		return
 	}
-	if len(l.jobs) == 0 {
-		q.levels = slices.Delete(q.levels, at, at+1)
-	}
+	l.jobs = slices.Delete(l.jobs, place, place+1)
 }
 
-func (q *queue) empty() bool { return len(q.levels) == 0 }
-
-// due calls visit for the jobs whose run_at has come, in order, until it
-// returns false.
-func (q *queue) due(now time.Time, visit func(*job) bool) {
-	for _, l := range q.levels {
-		for _, j := range l.jobs {
-			if j.RunAt.After(now) {
-				break
-			}
-			if !visit(j) {
-				return
-			}
-		}
-	}
-}
-
-func (q *queue) find(priority int16) (int, bool) {
-	return slices.BinarySearchFunc(q.levels, priority, func(l *level, p int16) int {
-		return cmp.Compare(l.priority, p)
-	})
-}
-
-func (l *level) find(j *job) (int, bool) {
+func (l *lane) find(j *job) (int, bool) {
 	return slices.BinarySearchFunc(l.jobs, j, func(a, b *job) int {
 		return cmp.Or(a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
 	})
+}
+
+// deal hands the due jobs of a level to take, one of each tenant in turn, until
+// take has taken room of them, or all that it wants. It begins with the tenant
+// behind the one given, and returns the tenant of the last job that was taken.
+func (l *level) deal(now time.Time, behind tenantMark, room int, take func(*job) bool) (last tenantMark) {
+	first := 0
+	if behind.set {
+		at, found := l.find(behind.tenant)
+		if first = at; found {
+			first++
+		}
+	}
+	var heads []laneHead // of the tenants that may have more
+	for i := 0; i < len(l.lanes) && room > 0; i++ {
+		h := laneHead{lane: l.lanes[(first+i)%len(l.lanes)]}
+		if h.take(now, take) {
+			heads, last = append(heads, h), tenantMark{h.lane.tenant, true}
+			room--
+		}
+	}
+	for len(heads) > 0 && room > 0 {
+		more := heads[:0]
+		for _, h := range heads {
+			if room == 0 {
+				break
+			}
+			if h.take(now, take) {
+				more, last = append(more, h), tenantMark{h.lane.tenant, true}
+				room--
+			}
+		}
+		heads = more
+	}
+	return last
+}
+
+// tenantMark is a tenant, or none: the empty tenant is one too.
+type tenantMark struct {
+	tenant string
+	set    bool
+}
+
+// laneHead is how far a claim has come in a lane.
+type laneHead struct {
+	lane *lane
+	next int
+}
+
+// take offers the lane's due jobs to take until it takes one.
+func (h *laneHead) take(now time.Time, take func(*job) bool) bool {
+	for ; h.next < len(h.lane.jobs); h.next++ {
+		j := h.lane.jobs[h.next]
+		if j.RunAt.After(now) {
+			return false
+		}
+		if take(j) {
+			h.next++
+			return true
+		}
+	}
+	return false
 }

@@ -40,7 +40,7 @@ func TestSort(t *testing.T) {
 			job(4, "a", 0, "heavy"),
 		}},
 		{"a tenant's first job is the one that is due longest", []string{"a"}, []*later.Claimed{
-			job(9, "a", 0, "x", 1), job(3, "a", 0, "y", 2), job(8, "a", 0, "x", 3), job(2, "a", 0, "y", 3),
+			job(9, "a", 0, "x", 1), job(3, "a", 0, "y", 2), job(8, "a", 0, "x", 3), job(2, "a", 0, "y", 4),
 		}},
 		{"each priority and each queue begins its rounds anew", []string{"a", "b"}, []*later.Claimed{
 			job(1, "a", 0, "x"), job(3, "a", 0, "y"), job(2, "a", 0, "x"),
