@@ -36,6 +36,53 @@ func BenchmarkEnqueue(b *testing.B) {
 func BenchmarkDrain(b *testing.B) {
 	s := benchStore(b)
 	fill(b, s, "work", b.N, 0, "0")
+	drain(b, s)
+}
+
+// BenchmarkDrainTenants is the same with jobs of so many tenants, who take turns.
+func BenchmarkDrainTenants(b *testing.B) {
+	for _, tenants := range []int{1, 3, 50, 1000, 10_000} {
+		b.Run(fmt.Sprint(tenants), func(b *testing.B) {
+			s := benchStore(b)
+			fill(b, s, "work", b.N, 0, "0")
+			if _, err := s.DB().Exec(`update later_job set tenant = printf('tenant-%06d', id * 7919 % ?)`, tenants); err != nil {
+				b.Fatal(err)
+			}
+			drain(b, s)
+		})
+	}
+}
+
+// BenchmarkClaimPastScheduled claims one job beside those that so many other
+// tenants have scheduled: a claim goes past each of them.
+func BenchmarkClaimPastScheduled(b *testing.B) {
+	for _, tenants := range []int{0, 100, 10_000} {
+		b.Run(fmt.Sprint(tenants), func(b *testing.B) {
+			s := benchStore(b)
+			fill(b, s, "work", tenants, 0, fmt.Sprint(later.Horizon.UnixMilli()-1))
+			if _, err := s.DB().Exec(`update later_job set tenant = 'tenant-' || id`); err != nil {
+				b.Fatal(err)
+			}
+			fill(b, s, "work", b.N, 0, "0")
+			b.ResetTimer()
+			for range b.N {
+				claimed, err := s.Claim(b.Context(), request(1))
+				if err != nil || len(claimed) != 1 {
+					b.Fatal(claimed, err)
+				}
+				b.StopTimer()
+				if _, err := s.Settle(b.Context(), []later.Settlement{{Lease: claimed[0].Lease, Outcome: later.OutcomeDone}}); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// drain claims and settles the b.N jobs that were stored.
+func drain(b *testing.B, s *sqlite.Store) {
+	b.Helper()
 	b.ResetTimer()
 	for n := 0; n < b.N; {
 		claimed, err := s.Claim(b.Context(), request(100))

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/turns"
 )
 
 // Claim implements [later.Runner].
@@ -32,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		}
 		taking := taking{now: now, worker: req.Worker, token: req.Token, until: after(now, req.Lease)}
 		for _, q := range req.Queues {
-			rows, err := claimable(tx, q.Queue, string(kinds), min(q.Limit, req.Limit-len(claimed)), now)
+			rows, err := s.claimable(tx, q.Queue, string(kinds), min(q.Limit, req.Limit-len(claimed)), now)
 			if err != nil {
 				return err
 			}
@@ -48,6 +49,11 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	s.unanswered.settled(unknown)
+	queues := make([]string, len(req.Queues))
+	for i, q := range req.Queues {
+		queues[i] = q.Queue
+	}
+	turns.Sort(claimed, queues)
 	return claimed, nil
 }
 

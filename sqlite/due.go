@@ -9,41 +9,26 @@ import (
 	"time"
 )
 
-// selectNextDue is a loose scan over the lanes of all queues, with one look for
-// the first future job of each: it relies on later_job_ready.
+// selectNextDue is one look for each kind of each queue, for its first job that is
+// not due yet: it relies on later_job_scheduled. That has no job with run_at at or
+// before created_at; such a job is not due yet only if the clock was set back after
+// its insert, or if it was inserted with a created_at to come. A worker's poll finds
+// it ([later.WakeAhead]).
 //
 // Parameters: queues and kinds as JSON.
 const selectNextDue = `
-with recursive clock (now) as materialized (
+with clock (now) as materialized (
   select cast(round((julianday('now') - 2440587.5) * 86400000) as integer)
-),
-lane (queue, kind, priority) as (
-  select q.value, k.value, (
-    select j.priority
-    from later_job j indexed by later_job_ready
-    where j.queue = q.value and j.kind = k.value
-    order by j.priority
-    limit 1)
-  from json_each(?1) q, json_each(?2) k
-  union
-  select lane.queue, lane.kind, (
-    select j.priority
-    from later_job j indexed by later_job_ready
-    where j.queue = lane.queue and j.kind = lane.kind and j.priority > lane.priority
-    order by j.priority
-    limit 1)
-  from lane
-  where lane.priority is not null
 )
 select min((
   select j.run_at
-  from later_job j indexed by later_job_ready
-  where j.queue = lane.queue and j.kind = lane.kind and j.priority = lane.priority and j.run_at > clock.now
+  from later_job j indexed by later_job_scheduled
+  where j.queue = q.value and j.kind = k.value and j.run_at > j.created_at and j.run_at > clock.now
   order by j.run_at
   limit 1)) - clock.now
 from clock
-cross join lane
-where lane.priority is not null`
+cross join json_each(?1) q
+cross join json_each(?2) k`
 
 // NextDue implements [later.Runner].
 func (s *Store) NextDue(ctx context.Context, queues, kinds []string) (in time.Duration, ok bool, err error) {

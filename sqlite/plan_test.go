@@ -11,9 +11,13 @@ import (
 )
 
 // fullScan is a step that reads a whole table of jobs, by itself or through an
-// index. Aliases count too: every statement below calls the table j or by its
-// name.
-var fullScan = regexp.MustCompile(`\bSCAN (j|later_job|later_dead_job|later_job_log|later_worker)\b`)
+// index. Aliases count too: every statement below calls the table j, head, or by
+// its name.
+var fullScan = regexp.MustCompile(`\bSCAN (j|head|later_job|later_dead_job|later_job_log|later_worker)\b`)
+
+const claimableIndex = "later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at>? AND run_at<?)"
+
+var claimableArgs = []any{"default", "work", 0, 0, 2, "", 0, 0, 10}
 
 // hot are the statements that workers and short operations run, with arguments.
 var hot = []struct {
@@ -22,10 +26,11 @@ var hot = []struct {
 	args  []any
 	index string // which its plan has to name
 }{
-	{"lanes of a queue", selectLanes, []any{"default", `["work"]`, 0}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at<?)"},
-	{"next due", selectNextDue, []any{`[]`, `[]`}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>?)"},
-	{"claimable jobs of a lane", selectClaimable, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
-	{"claimable jobs of a single lane", selectClaimableRows, []any{"default", "work", 0, 0, 0, 0, 10, 2}, "later_job_ready (queue=? AND kind=? AND priority=? AND run_at>? AND run_at<?)"},
+	{"levels of a queue", selectLevels, []any{"default", `["work"]`, 0}, "j USING COVERING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant>?)"},
+	{"turns of a level", selectTurns, []any{"default", `["work"]`, 0, 0, 2, "", nil, 10, 1}, "head USING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at<?)"},
+	{"next due", selectNextDue, []any{`[]`, `[]`}, "later_job_scheduled (queue=? AND kind=? AND run_at>?)"},
+	{"claimable jobs of a lane", selectClaimable, claimableArgs, claimableIndex},
+	{"claimable jobs of a single lane", selectClaimableRows, claimableArgs, claimableIndex},
 	{"jobs by id", selectByID, []any{`[]`}, "later_job USING INTEGER PRIMARY KEY"},
 	{"leasing", updateLeased, []any{0, 0, "", 0, `[]`}, "later_job USING INTEGER PRIMARY KEY"},
 	{"log of the done", insertDoneLog, []any{`{}`, 0}, "j USING INTEGER PRIMARY KEY"},
@@ -88,10 +93,10 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s: want %s and no scan, got\n%s", h.name, h.index, got)
 			}
 		}
-		// The merge of lanes needs the rows in the index's order.
-		for _, query := range []string{selectClaimable, selectClaimableRows} {
-			if got := plan(t, s, query, "default", "work", 0, 0, 0, 0, 10, 2); strings.Contains(got, "TEMP B-TREE") {
-				t.Errorf("claimable jobs are sorted:\n%s", got)
+		// They need the rows in the index's order.
+		for _, h := range hot[1:5] {
+			if got := plan(t, s, h.query, h.args...); strings.Contains(got, "TEMP B-TREE") {
+				t.Errorf("%s: something is sorted:\n%s", h.name, got)
 			}
 		}
 	}
@@ -132,14 +137,14 @@ insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('w
 		if err != nil {
 			return err
 		}
-		lanes, err := readLanes(tx, "default", `["work","none","work"]`, now)
+		levels, err := readLevels(tx, "default", `["work","none","work"]`, now)
 		if err != nil {
 			return err
 		}
-		if want := (lane{queue: "default", kind: "work", priority: 0}); len(lanes) != 1 || lanes[0] != want {
-			t.Errorf("lanes %v, want only %v", lanes, want)
+		if len(levels) != 1 || levels[0].priority != 0 || fmt.Sprint(levels[0].kinds) != "[work]" || levels[0].shared {
+			t.Errorf("levels %+v, want only priority 0 with the kind work and one tenant", levels)
 		}
-		list, err := claimable(tx, "default", `["work","none","work"]`, 10, now)
+		list, err := s.claimable(tx, "default", `["work","none","work"]`, 10, now)
 		if len(list) != 3 {
 			t.Errorf("claimable %v, want 3 jobs, each once", idsOf(list))
 		}
@@ -150,9 +155,9 @@ insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('w
 	}
 }
 
-// Merging lanes gives the order of one list, however many kinds there are and
-// however many jobs are wanted.
-func TestMergeLanes(t *testing.T) {
+// Merging the kinds of a lane gives the order of one list, however many there are
+// and however many jobs are wanted.
+func TestMergeKinds(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:", Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +174,7 @@ select 'kind-' || (i * 7 % 3), i * 5 % 2, 1000 + i * 31 % 40, '{}' from n`)
 	want := queryIDs(t, s, `select id from later_job order by priority, run_at, id`)
 	for limit := 1; limit <= 310; limit += 7 {
 		err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
-			list, err := claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, limit, 10_000)
+			list, err := s.claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, limit, 10_000)
 			got := idsOf(list)
 			if fmt.Sprint(got) != fmt.Sprint(want[:min(limit, len(want))]) {
 				t.Errorf("limit %d: got %v", limit, got)

@@ -87,6 +87,7 @@ type Store struct {
 	nextDue nextDueStatement
 	// unanswered are claims of this process whose callers got no answer.
 	unanswered unanswered
+	turns      turnMarks
 	close      sync.Once
 }
 
@@ -111,7 +112,7 @@ func Open(ctx context.Context, path string, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sqlite store %q: %w", path, err)
 	}
-	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches}
+	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches, turns: turnMarks{}}
 	s.Client = later.NewClient(s)
 	if config.NoMigrate {
 		return s, nil

@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	driver "modernc.org/sqlite"
+
+	"github.com/later-queue/later"
+)
+
+// writerPages is how many pages the writer's connection has looked at.
+func writerPages(t *testing.T, s *Store) (pages int) {
+	t.Helper()
+	onWriter(t, s, func(tx *writeTx) error {
+		return tx.conn.Raw(func(c any) error {
+			for _, op := range []driver.DBStatusOp{driver.DBStatusCacheHit, driver.DBStatusCacheMiss} {
+				n, _, err := c.(driver.DBStatus).Status(op, false)
+				if err != nil {
+					return err
+				}
+				pages += n
+			}
+			return nil
+		})
+	})
+	return pages
+}
+
+// fillTenants stores a job that is due, and one that is not, for each of n
+// tenants from the number first on.
+func fillTenants(t *testing.T, s *Store, first, n int) {
+	t.Helper()
+	_, err := s.DB().ExecContext(t.Context(), `
+with recursive n (i) as (select ?1 union all select i + 1 from n where i < ?1 + ?2 - 1)
+insert into later_job (kind, tenant, run_at, payload)
+select 'work', printf('tenant-%06d', i), due.at, '{}'
+from n, (select 0 as at union all select 253402300000000) due`, first, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a claim reads depends on the tenants that it takes from, not on how many
+// there are.
+func TestTurnsReadWhatTheyTake(t *testing.T) {
+	s, _ := openFile(t)
+	claim := func() int {
+		t.Helper()
+		before := writerPages(t, s)
+		list := claimed(t, s, 20)
+		if len(list) != 20 {
+			t.Fatalf("claimed %d jobs, want 20", len(list))
+		}
+		return writerPages(t, s) - before
+	}
+	fillTenants(t, s, 0, 100)
+	claim() // the first one reads the schema
+	few := claim()
+	fillTenants(t, s, 100, 10_000)
+	claim()
+	many := claim()
+	// The trees have become higher.
+	if few < 20 || many > 2*few {
+		t.Errorf("%d pages with 100 tenants, and %d with 10,100, want at most twice as many", few, many)
+	}
+}
+
+// Scheduled jobs of many tenants cost the look for the next due job nothing.
+func TestNextDueBesideManyTenants(t *testing.T) {
+	s, _ := openFile(t)
+	look := func() int {
+		t.Helper()
+		return pagesRead(t, s, func() {
+			if _, ok, err := s.NextDue(t.Context(), []string{later.DefaultQueue}, []string{"work"}); err != nil || !ok {
+				t.Fatalf("NextDue: %v, %v", ok, err)
+			}
+		})
+	}
+	fillTenants(t, s, 0, 10)
+	look() // the first one reads the schema
+	few := look()
+	fillTenants(t, s, 10, 5000)
+	look() // and so does the first one after a write
+	if many := look(); few == 0 || many > 3*few {
+		t.Errorf("%d pages with 10 tenants, and %d with 5,010, want at most three times as many", few, many)
+	}
+}
+
+// Statements are what a claim costs: with one tenant it runs none for the turns,
+// and with many their number does not grow with the jobs.
+func TestStatementsOfTurns(t *testing.T) {
+	s := openMemory(t)
+	insertJobsOf(t, s, 100)
+	per := func(n int) int {
+		before := executed(t, s)
+		if got := len(claimed(t, s, n)); got != n {
+			t.Fatalf("claimed %d jobs, want %d", got, n)
+		}
+		return executed(t, s) - before - executed0(t, s)
+	}
+	// Begin, savepoint, clock, levels, jobs, leasing, release, commit.
+	if got := per(10); got > 8 {
+		t.Errorf("a claim with one tenant runs %d statements, want at most 8", got)
+	}
+	claimed(t, s, 100)
+	fillTenants(t, s, 0, 1000)
+	fillTenants(t, s, 0, 20)
+	// The turns behind the mark and before it, and the jobs by their ids.
+	if got := per(10); got > 10 {
+		t.Errorf("a claim of 10 of 1,000 tenants runs %d statements, want at most 10", got)
+	}
+	// And again, when it is known that there are fewer tenants than places.
+	if got := per(1005); got > 12 {
+		t.Errorf("a claim of 1,005 of 1,000 tenants runs %d statements, want at most 12", got)
+	}
+}
+
+// What was inserted by hand has its turn, whatever its tenant is called.
+func TestTurnsOfOddTenants(t *testing.T) {
+	s := openMemory(t)
+	_, err := s.DB().ExecContext(t.Context(), `
+insert into later_job (kind, tenant, payload)
+select 'work', tenants.name, '{}'
+from (select 'a' as name union all select cast(x'ff' as text) union all select cast(x'c328' as text)
+  union all select '"' union all select char(0x10ffff) union all select '') tenants, (select 1 union all select 2)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := []string{"", `"`, "a", "\xc3\x28", "\U0010ffff", "\xff"}
+	for round := range 2 {
+		for _, want := range order {
+			list := claimed(t, s, 1)
+			if len(list) != 1 || list[0].Tenant != want {
+				t.Fatalf("round %d: claimed %v, want a job of tenant %q", round, list, want)
+			}
+		}
+	}
+}
+
+func TestDeal(t *testing.T) {
+	turns := []turn{
+		{tenant: "a", jobs: []candidate{{id: 1}, {id: 2}, {id: 3}}},
+		{tenant: "b", jobs: []candidate{{id: 11}}},
+		{tenant: "c", jobs: []candidate{{id: 21}, {id: 22}}},
+	}
+	all := []int64{1, 11, 21, 2, 22, 3}
+	lasts := []string{"a", "b", "c", "a", "c", "a", "a"}
+	for limit := 1; limit <= 7; limit++ {
+		ids, last := deal(turns, limit)
+		if want := all[:min(limit, len(all))]; !slices.Equal(ids, want) || last != lasts[limit-1] {
+			t.Errorf("of %d: got %v, the last of tenant %s, want %v, of tenant %s", limit, ids, last, want, lasts[limit-1])
+		}
+	}
+	if ids, _ := deal(nil, 3); len(ids) != 0 {
+		t.Errorf("of nobody: got %v", ids)
+	}
+}
+
+// The memory of turns is bounded.
+func TestTurnMarks(t *testing.T) {
+	m := turnMarks{}
+	for n := range maxTurns + 10 {
+		m.ended(turnKey{queue: fmt.Sprint(n)}, "a")
+	}
+	if tenant, ok := m.latest(turnKey{queue: fmt.Sprint(maxTurns + 9)}); !ok || tenant != "a" || len(m) > maxTurns {
+		t.Errorf("got %q, %v and %d marks, want the latest and at most %d", tenant, ok, len(m), maxTurns)
+	}
+}
