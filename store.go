@@ -41,9 +41,21 @@ type Runner interface {
 	//     attempt being counted,
 	//   - a job that was lost SuspectCrashes times or more is left to Sweep.
 	//
-	// Within a queue, jobs come in the order of priority, run_at, id; the
-	// queues in the order given, each at most its Limit, all together at most
-	// Limit. Two claims never return the same job while a lease holds, and
+	// Queues come in the order given, each at most its Limit, all together at most
+	// Limit. Within a queue a better priority comes first, and within a priority the
+	// tenants that have claimable jobs take turns, the empty one like any other:
+	//   - They come in the order of their bytes, and around. A claim begins behind
+	//     the tenant at which this store's latest claim of the queue, the kinds
+	//     and the priority ended. Only the store's memory knows it.
+	//   - Of n jobs each of k tenants gets n/k, rounded down, if it has as many.
+	//     If k is more than n, the first n of them get one each. What some leave
+	//     goes to the others: a claim is full if there is enough to claim.
+	//   - A tenant's jobs are taken by run_at, then id, whatever their kinds.
+	//   - They are returned in rounds: each tenant's first job, then each one's
+	//     second; within a round by run_at, then id. So the jobs of one tenant
+	//     alone come by run_at, id.
+	//
+	// Two claims never return the same job while a lease holds, and
 	// never wait for each other's rows. What comes in behind jobs that claims
 	// have passed already (given back, lost, committed late, of a priority that
 	// the queue did not have) may be found later than by the next claim: by 5 s

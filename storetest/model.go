@@ -27,22 +27,23 @@ func testModel(t *testing.T, open Open) {
 			m := &model{rt: rt, world: &world{t: rt, ctx: w.ctx, store: w.store}, seen: seen, wait: &wait, jobs: map[int64]*modelJob{}}
 			defer m.clear()
 			rt.Repeat(map[string]func(*rapid.T){
-				"":          m.check,
-				"insert":    m.insert,
-				"insert 2":  m.insert,
-				"claim":     m.claim,
-				"claim 2":   m.claim,
-				"sweep":     m.sweep,
-				"settle":    m.settle,
-				"settle 2":  m.settle,
-				"stale":     m.stale,
-				"renew":     m.renew,
-				"end lease": m.endLease,
-				"cancel":    m.cancel,
-				"retry":     m.retry,
-				"delete":    m.delete,
-				"all dead":  m.allDead,
-				"maintain":  func(*rapid.T) { m.maintain() },
+				"":            m.check,
+				"insert":      m.insert,
+				"insert 2":    m.insert,
+				"insert some": m.insertSome,
+				"claim":       m.claim,
+				"claim 2":     m.claim,
+				"sweep":       m.sweep,
+				"settle":      m.settle,
+				"settle 2":    m.settle,
+				"stale":       m.stale,
+				"renew":       m.renew,
+				"end lease":   m.endLease,
+				"cancel":      m.cancel,
+				"retry":       m.retry,
+				"delete":      m.delete,
+				"all dead":    m.allDead,
+				"maintain":    func(*rapid.T) { m.maintain() },
 			})
 			m.checkLog()
 		})
@@ -117,12 +118,17 @@ func (j *modelJob) claimable() bool {
 		j.Kind == kind && j.crashesNow() < later.SuspectCrashes
 }
 
-var modelQueues = []string{queue, "other"}
+var (
+	modelQueues     = []string{queue, "other"}
+	modelPriorities = []int16{-1, 0, 1} // the best first
+	modelTenants    = []string{"", "B", "a", "é"}
+)
 
 func (m *model) insert(rt *rapid.T) {
 	opts := later.Options{
 		Queue:       rapid.SampledFrom(modelQueues).Draw(rt, "queue"),
-		Priority:    rapid.Int16Range(-1, 1).Draw(rt, "priority"),
+		Priority:    rapid.SampledFrom(modelPriorities).Draw(rt, "priority"),
+		Tenant:      rapid.SampledFrom(modelTenants).Draw(rt, "tenant"),
 		MaxAttempts: rapid.SampledFrom([]int{1, 5}).Draw(rt, "max attempts"),
 	}
 	args := raw(`{}`)
@@ -134,22 +140,40 @@ func (m *model) insert(rt *rapid.T) {
 	case "expired":
 		opts.ExpiresIn = short
 	}
+	j := m.put(rt, args, opts)
+	j.due, j.expired = how != "delayed", how == "expired"
+	if j.expired {
+		m.pass(j.ID, j.ExpiresAt.Add(clockStep))
+	}
+}
+
+// insertSome gives the tenants of one level something to share.
+func (m *model) insertSome(rt *rapid.T) {
+	opts := later.Options{
+		Queue:       rapid.SampledFrom(modelQueues).Draw(rt, "queue"),
+		Priority:    rapid.SampledFrom(modelPriorities).Draw(rt, "priority"),
+		MaxAttempts: 5,
+	}
+	for range rapid.IntRange(2, 8).Draw(rt, "jobs") {
+		opts.Tenant = rapid.SampledFrom(modelTenants).Draw(rt, "tenant")
+		m.put(rt, raw(`{}`), opts).due = true
+	}
+}
+
+// put enqueues a job and notes it.
+func (m *model) put(rt *rapid.T, args later.RawArgs, opts later.Options) *modelJob {
 	id := m.enqueueArgs(args, opts)
 	if m.seen[id] {
 		rt.Fatalf("id %d was given twice", id)
 	}
 	m.seen[id] = true
 	info := m.find(id)
-	if how == "expired" {
-		m.pass(id, info.ExpiresAt.Add(clockStep))
-	}
-	m.jobs[id] = &modelJob{
-		Record: later.Record{
-			ID: id, Queue: opts.Queue, Priority: opts.Priority, Kind: args.JobKind, Payload: args.Payload, RunAt: info.RunAt,
-			MaxAttempts: opts.MaxAttempts, Timeout: later.DefaultTimeout, CreatedAt: info.CreatedAt, ExpiresAt: info.ExpiresAt,
-		},
-		due: how != "delayed", expired: how == "expired",
-	}
+	j := &modelJob{Record: later.Record{
+		ID: id, Queue: opts.Queue, Priority: opts.Priority, Tenant: opts.Tenant, Kind: args.JobKind, Payload: args.Payload, RunAt: info.RunAt,
+		MaxAttempts: opts.MaxAttempts, Timeout: later.DefaultTimeout, CreatedAt: info.CreatedAt, ExpiresAt: info.ExpiresAt,
+	}}
+	m.jobs[id] = j
+	return j
 }
 
 // leased are the leases that are not taken over, held or ended.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,17 +12,16 @@ import (
 )
 
 func (m *model) claim(rt *rapid.T) {
-	req := ask(rapid.IntRange(1, 4).Draw(rt, "limit"))
+	req := ask(rapid.IntRange(1, 8).Draw(rt, "limit"))
 	req.Queues = nil
 	for _, name := range rapid.Permutation(modelQueues).Draw(rt, "queues") {
-		req.Queues = append(req.Queues, later.QueueLimit{Queue: name, Limit: rapid.IntRange(1, 3).Draw(rt, "queue limit")})
+		req.Queues = append(req.Queues, later.QueueLimit{Queue: name, Limit: rapid.IntRange(1, 7).Draw(rt, "queue limit")})
 	}
-	var want, got []int64
+	var fault string
 	if within(*m.wait, func() bool {
-		want = m.claimable(req)
+		had := m.claimable()
 		req.Token = later.NewToken()
 		jobs := m.claimWith(req)
-		got = idsOf(jobs)
 		m.inOrder(req, jobs)
 		for _, c := range jobs {
 			j := m.jobs[c.ID]
@@ -34,7 +34,7 @@ func (m *model) claim(rt *rapid.T) {
 			}
 			m.take(c, []later.Doom{doom})
 		}
-		if slices.Equal(got, want) {
+		if fault = unfair(req, had, jobs); fault == "" {
 			return true
 		}
 		for _, c := range jobs {
@@ -45,7 +45,13 @@ func (m *model) claim(rt *rapid.T) {
 		return
 	}
 	*m.wait = time.Second
-	rt.Fatalf("Claim: got %v at last, want %v", got, want)
+	rt.Fatalf("Claim: at last %s", fault)
+}
+
+// modelLevel is where tenants take turns.
+type modelLevel struct {
+	queue    string
+	priority int16
 }
 
 // inOrder fails when a claim returned too much, or in a wrong order. That some
@@ -57,39 +63,110 @@ func (m *model) inOrder(req later.ClaimRequest, jobs []*later.Claimed) {
 	place := func(name string) int {
 		return slices.IndexFunc(req.Queues, func(q later.QueueLimit) bool { return q.Queue == name })
 	}
-	counts := map[string]int{}
+	type lane struct {
+		modelLevel
+		tenant string
+	}
+	counts, rounds := map[string]int{}, map[lane]int{}
+	round := 0 // of the job before
 	for i, c := range jobs {
 		counts[c.Queue]++
 		if limit := req.Queues[place(c.Queue)].Limit; counts[c.Queue] > limit {
 			m.rt.Fatalf("Claim: got %d jobs of queue %s, want at most %d", counts[c.Queue], c.Queue, limit)
 		}
-		if i > 0 && cmp.Or(cmp.Compare(place(jobs[i-1].Queue), place(c.Queue)), compareReady(&jobs[i-1].Record, &c.Record)) > 0 {
-			m.rt.Fatalf("Claim: got job %d before job %d", jobs[i-1].ID, c.ID)
-		}
-	}
-}
-
-// compareReady is the order of a queue.
-func compareReady(a, b *later.Record) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
-}
-
-// claimable are the ids that a claim must return.
-func (m *model) claimable(req later.ClaimRequest) []int64 {
-	var ids []int64
-	for _, want := range req.Queues {
-		var found []*modelJob
-		for _, j := range m.jobs {
-			if j.claimable() && j.Queue == want.Queue {
-				found = append(found, j)
+		of := lane{modelLevel{c.Queue, c.Priority}, c.Tenant}
+		rounds[of]++
+		if i > 0 {
+			b := jobs[i-1]
+			if cmp.Or(
+				cmp.Compare(place(b.Queue), place(c.Queue)), cmp.Compare(b.Priority, c.Priority),
+				cmp.Compare(round, rounds[of]), b.RunAt.Compare(c.RunAt), cmp.Compare(b.ID, c.ID),
+			) > 0 {
+				m.rt.Fatalf("Claim: got job %d before job %d", b.ID, c.ID)
 			}
 		}
-		slices.SortFunc(found, func(a, b *modelJob) int { return compareReady(&a.Record, &b.Record) })
-		for _, j := range found[:min(len(found), want.Limit, req.Limit-len(ids))] {
-			ids = append(ids, j.ID)
+		round = rounds[of]
+	}
+}
+
+// claimable are the jobs that a claim may return, by level and tenant, each
+// tenant's by run_at, id.
+func (m *model) claimable() map[modelLevel]map[string][]*later.Record {
+	found := map[modelLevel]map[string][]*later.Record{}
+	for _, j := range m.jobs {
+		if !j.claimable() {
+			continue
+		}
+		l := modelLevel{j.Queue, j.Priority}
+		if found[l] == nil {
+			found[l] = map[string][]*later.Record{}
+		}
+		r := j.Record
+		found[l][j.Tenant] = append(found[l][j.Tenant], &r)
+	}
+	for _, tenants := range found {
+		for _, list := range tenants {
+			slices.SortFunc(list, func(a, b *later.Record) int {
+				return cmp.Or(a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
+			})
 		}
 	}
-	return ids
+	return found
+}
+
+// unfair says what is wrong with a claim of what was there: with how many jobs
+// each level gave, and which, and how the tenants shared in them.
+func unfair(req later.ClaimRequest, had map[modelLevel]map[string][]*later.Record, jobs []*later.Claimed) string {
+	got := map[modelLevel]map[string][]int64{}
+	for _, c := range jobs {
+		l := modelLevel{c.Queue, c.Priority}
+		if got[l] == nil {
+			got[l] = map[string][]int64{}
+		}
+		got[l][c.Tenant] = append(got[l][c.Tenant], c.ID)
+	}
+	left := req.Limit
+	for _, want := range req.Queues {
+		room := min(want.Limit, left)
+		for _, priority := range modelPriorities {
+			l := modelLevel{want.Queue, priority}
+			n, fault := unfairLevel(room, had[l], got[l])
+			if fault != "" {
+				return fmt.Sprintf("of queue %s, priority %d: %s", l.queue, l.priority, fault)
+			}
+			room, left = room-n, left-n
+		}
+	}
+	return ""
+}
+
+// unfairLevel is unfair for one level of which room jobs were wanted. n is how
+// many there are.
+func unfairLevel(room int, had map[string][]*later.Record, got map[string][]int64) (n int, fault string) {
+	total := 0
+	for _, list := range had {
+		total += len(list)
+	}
+	for tenant, list := range had {
+		ids := got[tenant]
+		n += len(ids)
+		for i, id := range ids {
+			if i >= len(list) || list[i].ID != id {
+				return n, fmt.Sprintf("got %v of tenant %q, whose jobs are not those first", ids, tenant)
+			}
+		}
+		share := room / len(had)
+		if least := min(len(list), share); len(ids) < least {
+			return n, fmt.Sprintf("got %d jobs of tenant %q, want at least %d", len(ids), tenant, least)
+		}
+		if share == 0 && len(ids) > 1 {
+			return n, fmt.Sprintf("got %d jobs of tenant %q, want one at most because there are %d tenants", len(ids), tenant, len(had))
+		}
+	}
+	if want := min(room, total); n != want {
+		return n, fmt.Sprintf("got %d jobs, want %d", n, want)
+	}
+	return n, ""
 }
 
 func (m *model) sweep(rt *rapid.T) {

@@ -16,6 +16,7 @@
 //	alone      two claims never hold one job while its lease holds
 //	counted    attempts, crashes and generations are right
 //	found      a job that may be taken is found, whatever surrounds it
+//	fair       no tenant waits for another's jobs
 //	shown      what people see is what is stored
 //	woken      who waits for a job learns that it is there
 package storetest
@@ -65,6 +66,7 @@ var parts = []part{
 	{"names", testNames},
 	{"claim", testClaim},
 	{"order", testOrder},
+	{"turns", testTurns},
 	{"fencing", testFencing},
 	{"renew", testRenew},
 	{"settle", testSettle},
