@@ -3,6 +3,7 @@ package testdb_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,5 +103,47 @@ func TestOwn(t *testing.T) {
 	}
 	if got != "7MB" {
 		t.Errorf("got work_mem %s, want 7MB", got)
+	}
+}
+
+func TestDatabase(t *testing.T) {
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, testdb.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+
+	r := &recorder{TB: t}
+	owner, app, role := testdb.Database(r, testdb.Postgres(t))
+	var databases []string
+	for url, super := range map[string]bool{owner: true, app: false} {
+		inside, err := pgx.Connect(ctx, url) // and it stays connected
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inside.Close(ctx)
+		var database, user string
+		var got bool
+		err = inside.QueryRow(ctx, "select current_database(), current_user, rolsuper from pg_roles where rolname = current_user").Scan(&database, &user, &got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != super || (user == role) == super {
+			t.Errorf("%s: got the user %s, a superuser: %t; want %t", url, user, got, super)
+		}
+		databases = append(databases, database)
+	}
+	if databases[0] != databases[1] || databases[0] == "postgres" {
+		t.Errorf("got the databases %v, want one of its own", databases)
+	}
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+	var left int
+	err = conn.QueryRow(ctx, `select (select count(*) from pg_database where datname = $1)
+		+ (select count(*) from pg_roles where rolname = $2)`, databases[0], role).Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("got %d left of database %s and role %s, %v; want both dropped", left, databases[0], role, err)
 	}
 }
