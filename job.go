@@ -144,6 +144,8 @@ type hold struct {
 type Held interface {
 	// HeldLease is the fencing token.
 	HeldLease() Lease
+	// HeldTenant is on whose behalf the job runs, "" if on nobody's.
+	HeldTenant() string
 	// MarkSettled tells the runtime that the handler has settled the job in a
 	// transaction of its own. Only the stores' DoneTx calls it.
 	MarkSettled()
@@ -156,6 +158,9 @@ func (c *Claimed) Bind(store Store) {
 
 // HeldLease returns the lease.
 func (c *Claimed) HeldLease() Lease { return c.Lease }
+
+// HeldTenant returns the tenant.
+func (c *Claimed) HeldTenant() string { return c.Tenant }
 
 // MarkSettled implements [Held].
 func (c *Claimed) MarkSettled() {

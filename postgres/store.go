@@ -50,6 +50,14 @@ type Config struct {
 	// connects to: a way to the server itself when the pool goes through a pooler
 	// in transaction mode, which passes none on.
 	ListenURL string
+	// TenantPool serves [Store.TenantTx]; nil is the pool that enqueues. Give one whose role
+	// row-level security binds, if that pool's role is a superuser or owns the tables. The
+	// caller keeps it.
+	TenantPool *pgxpool.Pool
+	// TenantSetting is the setting in which policies find the tenant; "" is
+	// [DefaultTenantSetting]. Two to four names with points between them, and not one that an
+	// extension uses.
+	TenantSetting string
 	// Logger is told what nobody else is; nil is slog.Default().
 	Logger *slog.Logger
 }
@@ -73,6 +81,8 @@ type Store struct {
 	claims    sync.Map // the statements of claims, see claimSQL
 	looks     looks
 	ear       *ear
+	// tenantRoles are those whose tables have been looked at, see setTenant.
+	tenantRoles sync.Map
 
 	insertSQL string
 	shared    *combine.Combiner[newRow, later.Enqueued] // nil: each call by itself
@@ -136,10 +146,16 @@ func New(pool *pgxpool.Pool, config Config) (*Store, error) {
 	if config.PoolSize == 0 {
 		config.PoolSize = DefaultPoolSize
 	}
+	if config.TenantSetting == "" {
+		config.TenantSetting = DefaultTenantSetting
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
 	if err := checkSchemaName(config.Schema); err != nil {
+		return nil, err
+	}
+	if err := checkSettingName(config.TenantSetting); err != nil {
 		return nil, err
 	}
 	if config.LogRetention < 0 {
