@@ -139,6 +139,24 @@ from (select 'a' as name union all select cast(x'ff' as text) union all select c
 	}
 }
 
+// Who was alone has had a turn all the same.
+func TestTurnOfALoneTenant(t *testing.T) {
+	s := openMemory(t)
+	var got []string
+	for _, tenant := range []string{"", "a"} {
+		if _, err := s.DB().ExecContext(t.Context(), `
+insert into later_job (kind, tenant, payload) values ('work', ?1, '{}'), ('work', ?1, '{}')`, tenant); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range claimed(t, s, 1) {
+			got = append(got, c.Tenant)
+		}
+	}
+	if want := []string{"", "a"}; !slices.Equal(got, want) {
+		t.Errorf("the first claim, and the one after a second tenant came: got %q, want %q", got, want)
+	}
+}
+
 func TestDeal(t *testing.T) {
 	turns := []turn{
 		{tenant: "a", jobs: []candidate{{id: 1}, {id: 2}, {id: 3}}},

@@ -31,22 +31,26 @@ func testTurns(t *testing.T, open Open) {
 		for n := range tenants {
 			w.enqueueFor(fmt.Sprintf("tenant-%02d", n), each)
 		}
-		starts := map[string]int{}
-		for taken := 0; taken < tenants*each; {
-			jobs := w.claimWith(ask(limit))
-			equal(t, "jobs in a claim", len(jobs), min(limit, tenants*each-taken))
-			for _, c := range jobs {
-				starts[c.Tenant]++
-				taken++
+		w.equalStarts(tenants*each, ask(limit))
+	})
+
+	// fair.
+	t.Run("tenants take turns though their jobs are of different kinds", func(t *testing.T) {
+		for _, kinds := range [][][]string{ // of each tenant
+			{{kind}, {"other"}},
+			{{kind}, {"other"}, {kind}, {"third", "other"}, {"other"}, {kind, "third"}, {kind}, {"third"}, {"other"}},
+		} {
+			const each = 2
+			w := newWorld(t, open)
+			for n, of := range kinds {
+				for i := range each {
+					args := later.RawArgs{JobKind: of[i%len(of)], Payload: []byte(`{}`)}
+					w.enqueueArgs(args, later.Options{Tenant: fmt.Sprintf("tenant-%02d", n)})
+				}
 			}
-			least, most := each, 0
-			for n := range tenants {
-				got := starts[fmt.Sprintf("tenant-%02d", n)]
-				least, most = min(least, got), max(most, got)
-			}
-			if most > least+1 || len(jobs) == 0 {
-				t.Fatalf("after %d jobs: one tenant has had %d, and another %d", taken, most, least)
-			}
+			req := ask(len(kinds) / 2)
+			req.Kinds = []string{"other", kind, "third"}
+			w.equalStarts(len(kinds)*each, req)
 		}
 	})
 
@@ -251,13 +255,33 @@ func (w *world) enqueueFor(tenant string, n int) []int64 {
 	return w.enqueueMany(n, raw(`{}`), later.Options{Tenant: tenant})
 }
 
-// tenantsOf are the tenants of claimed jobs, in their order.
-func tenantsOf(jobs []*later.Claimed) []string {
-	var tenants []string
-	for _, c := range jobs {
-		tenants = append(tenants, c.Tenant)
+// equalStarts claims the n jobs that there are, req.Limit at a time, which is fewer
+// than there are tenants. They have as many each, so that none may ever be two ahead.
+func (w *world) equalStarts(n int, req later.ClaimRequest) {
+	w.t.Helper()
+	tenants := map[string]bool{}
+	for _, info := range w.list(later.Filter{Limit: n}) {
+		tenants[info.Tenant] = true
 	}
-	return tenants
+	starts := map[string]int{}
+	for taken := 0; taken < n; {
+		req.Token = later.NewToken()
+		jobs := w.claimWith(req)
+		if got, want := len(jobs), min(req.Limit, n-taken); got != want {
+			w.t.Fatalf("after %d jobs: claimed %d, want %d", taken, got, want)
+		}
+		for _, c := range jobs {
+			starts[c.Tenant]++
+			taken++
+		}
+		least, most := n, 0
+		for tenant := range tenants {
+			least, most = min(least, starts[tenant]), max(most, starts[tenant])
+		}
+		if most > least+1 {
+			w.t.Fatalf("after %d jobs: one tenant has had %d, and another %d", taken, most, least)
+		}
+	}
 }
 
 // idsFor are the ids of a tenant's claimed jobs, in their order.
