@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,12 +19,12 @@ func (a *App) printBench(r *bench.Report) error {
 	width, _ := terminal.Size(a.Out)
 	lines := a.benchHead(r, width)
 	if len(r.Phases) > 0 {
-		rates, legend := a.benchRates(r, width)
+		rates := a.benchRates(r)
 		lines = append(append(lines, ""), rates.Lines(width, a.palette.Head)...)
 		if t := a.benchLatencies(r); t.Len() > 0 {
 			lines = append(append(lines, ""), t.Lines(width, a.palette.Head)...)
 		}
-		lines = append(append(lines, ""), legend...)
+		lines = append(append(lines, ""), benchLegend(rates.Lines(width, nil)[0], width)...)
 		if t := a.benchVerdicts(r); t.Len() > 0 {
 			lines = append(append(lines, ""), t.Lines(width, a.palette.Head)...)
 		}
@@ -137,8 +138,7 @@ var benchColumns = []struct {
 	{"dead", 2, func(p *bench.Result) string { return count(p.Cost.DeadRows) }, "rows in the job table at the end, until a vacuum"},
 }
 
-// benchRates also returns what the columns mean.
-func (a *App) benchRates(r *bench.Report, width int) (t *terminal.Table, legend []string) {
+func (a *App) benchRates(r *bench.Report) *terminal.Table {
 	columns := []terminal.Column{{Title: "phase"}}
 	rows := make([][]string, len(r.Phases))
 	for i, p := range r.Phases {
@@ -157,15 +157,23 @@ func (a *App) benchRates(r *bench.Report, width int) (t *terminal.Table, legend 
 		for i := range rows {
 			rows[i] = append(rows[i], texts[i])
 		}
-		if c.legend != "" {
-			legend = append(legend, hanging(fmt.Sprintf("  %-8s ", c.title), c.legend, width)...)
-		}
 	}
-	t = terminal.NewTable(columns...)
+	t := terminal.NewTable(columns...)
 	for _, row := range rows {
 		t.Row(row...)
 	}
-	return t, legend
+	return t
+}
+
+// benchLegend says what the columns mean that are in the table's head.
+func benchLegend(head string, width int) (lines []string) {
+	shown := strings.Fields(head)
+	for _, c := range benchColumns {
+		if c.legend != "" && slices.Contains(shown, c.title) {
+			lines = append(lines, hanging(fmt.Sprintf("  %-8s ", c.title), c.legend, width)...)
+		}
+	}
+	return lines
 }
 
 // busy is how much of one CPU this process used.

@@ -27,7 +27,6 @@ type benchProgress struct {
 	total int64
 	told  time.Time
 	bar   *progress
-	shown int // columns of the line that stands in for a bar
 }
 
 func (a *App) newBenchProgress(quiet bool) *benchProgress {
@@ -76,16 +75,16 @@ func far(s bench.Step) string {
 	return s.Name
 }
 
-// overwrite shows a text in place of the one before: for steps whose end is not known,
-// which a bar would go on to draw after it was taken away.
+// overwrite shows a text in place of the line before, with what a terminal has added to it for a
+// Ctrl-C: for steps whose end is not known, which a bar would go on to draw after it was taken away.
 func (p *benchProgress) overwrite(text string) {
 	text = terminal.Safe(text)
-	if width, _ := terminal.Size(p.a.Err); width > 1 {
-		text = terminal.Clip(text, width-1)
+	columns, _ := terminal.Size(p.a.Err)
+	if columns < 1 {
+		columns = 80
 	}
-	columns := terminal.Width(text)
-	fmt.Fprintf(p.a.Err, "\r%s%s\r", text, strings.Repeat(" ", max(0, p.shown-columns)))
-	p.shown = columns
+	text = terminal.Clip(text, columns-1)
+	fmt.Fprintf(p.a.Err, "\r%s%s\r", text, strings.Repeat(" ", max(0, columns-1-terminal.Width(text))))
 }
 
 func (p *benchProgress) say(format string, args ...any) {
@@ -95,7 +94,7 @@ func (p *benchProgress) say(format string, args ...any) {
 // finish takes the bar away; a second call does nothing.
 func (p *benchProgress) finish() {
 	p.bar.finish()
-	if p.shown > 0 {
+	if p.name != "" && !p.lines {
 		p.overwrite("")
 	}
 	p.name = ""

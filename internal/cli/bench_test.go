@@ -311,6 +311,9 @@ func TestBenchProgress(t *testing.T) {
 					t.Errorf("got %q, want %q in it", out, want)
 				}
 			}
+			if got, want := strings.Contains(out, "updates of jobs that write no index"), columns > 60; got != want {
+				t.Errorf("explains the column HOT: %v, want %v, as there is one: %s", got, want, out)
+			}
 			for _, line := range strings.FieldsFunc(out, func(r rune) bool { return r == '\r' || r == '\n' }) {
 				// A word may be longer: an address is left whole.
 				if got := terminal.Width(line); got > int(columns) && strings.Contains(strings.TrimSpace(line), " ") {
@@ -318,6 +321,38 @@ func TestBenchProgress(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What the terminal shows for a Ctrl-C is taken away with the line that it is in.
+func TestBenchProgressAfterCtrlC(t *testing.T) {
+	s := newShell(t)
+	s.url = testdb.Postgres(t)
+	p := newPTY(t)
+	p.resize(100, 24)
+	cmd := p.start(s, "bench", "--no-color", "--phases", "steady", "--for", "1h", "--rate", "10")
+	eventually(t, "the phase", func() bool { return strings.Contains(p.shown.String(), "steady") })
+	if _, err := p.master.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // 130
+	out := p.end()
+	shown := make([]rune, 200) // the line before the report, as the terminal shows it
+	head, _, found := strings.Cut(out, "PostgreSQL ")
+	if !found || !strings.Contains(head, "^C") || !strings.Contains(out, "ended by the signal interrupt") {
+		t.Fatalf("got %q, want a ^C and then the report", out)
+	}
+	at := 0
+	for _, r := range head[strings.LastIndexByte(head, '\n')+1:] {
+		if r == '\r' {
+			at = 0
+			continue
+		}
+		shown[at] = r
+		at++
+	}
+	if got := strings.Trim(string(shown), " \x00"); got != "" {
+		t.Errorf("got %q left in the line of the report", got)
 	}
 }
 
