@@ -17,7 +17,7 @@ help: ## list the targets
 		sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1: \2/p' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## a small shop, its workers and what goes wrong, in a quarter of a minute
+demo: ## a small shop, its workers and what goes wrong, in 15 to 20 s, once it is compiled
 	go run ./cmd/later demo
 
 .PHONY: test

@@ -41,7 +41,7 @@ At the end the shop's own tables and the mails are compared, order by order:
 each order is confirmed exactly once and has one mail, and an order that was
 rolled back has none. The exit code is 1 if that does not add up.
 
-It takes about a quarter of a minute. Everything is in an SQLite file in a new
+It takes 15 to 20 s. Everything is in an SQLite file in a new
 folder, which stays, so that you can look at it. With --db postgres://… it is in
 a schema of its own in that database; LATER_DB is not read here.`,
 		Example: `  later demo
