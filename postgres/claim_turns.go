@@ -44,6 +44,7 @@ type turnQueue struct {
 	cursors map[int32]string
 	seen    []*turnLane // all that were among lanes
 	looks   int
+	found   int           // by the latest
 	took    time.Duration // looking from the heads, by the server
 	slow    bool          // that was
 }
@@ -146,6 +147,7 @@ func (c *turnClaim) look(ctx context.Context) error {
 		c.now = row.Now
 		elapsed = max(elapsed, time.Duration(row.Elapsed*float64(time.Second)))
 		q := c.queues[row.Nr-1]
+		q.found++
 		q.add(&turnLane{lane: row.lane(), from: row.from(), drained: row.RunAt == nil})
 	}
 	if len(rows) > 0 {
@@ -153,7 +155,8 @@ func (c *turnClaim) look(ctx context.Context) error {
 	}
 	slow := isSlow(elapsed, 0, (len(rows)+len(queues))*len(c.kinds))
 	for _, q := range queues {
-		q.complete = len(q.lanes) < q.wanted()
+		q.complete = q.found < q.wanted()
+		q.found = 0
 		q.lanes = slices.DeleteFunc(q.lanes, func(l *turnLane) bool { return l.drained })
 		q.looks++
 		q.took += elapsed
@@ -209,11 +212,12 @@ func (q *turnQueue) sort() {
 
 // nextLanes looks for lanes of queues, behind their cursors.
 func (s *Store) nextLanes(ctx context.Context, kinds []string, unanswered []int64, queues []*turnQueue) ([]lookedLane, error) {
-	names, wanted, all := make([]string, len(queues)), make([]int32, len(queues)), 0
+	names, wanted, all, whole := make([]string, len(queues)), make([]int32, len(queues)), 0, false
 	nrs, priorities, tenants := []int32{}, []int32{}, []string{}
 	for i, q := range queues {
 		names[i], wanted[i] = q.name, int32(q.wanted())
 		all += q.wanted()
+		whole = whole || q.whole
 		for priority, tenant := range q.cursors {
 			nrs, priorities, tenants = append(nrs, int32(i+1)), append(priorities, priority), append(tenants, tenant)
 		}
@@ -222,7 +226,7 @@ func (s *Store) nextLanes(ctx context.Context, kinds []string, unanswered []int6
 		name: "look for the next lanes", sql: nextLanes,
 		args: []any{
 			names, wanted, int32(min(all, maxClaim)), kinds, int32(later.SuspectCrashes), append([]int64{}, unanswered...),
-			nrs, priorities, tenants,
+			nrs, priorities, tenants, whole,
 		},
 	}, pgx.RowToStructByPos[lookedLane])
 	for i := range rows {
@@ -241,6 +245,9 @@ func (c *turnClaim) next() (lanes []*turnLane) {
 			n := 1
 			for n < len(rest) && rest[n].priority == rest[0].priority {
 				n++
+			}
+			if n > 1 && len(lanes) > 0 {
+				return lanes // how much is left for it to share is not known yet
 			}
 			level := rest[:min(n, room)]
 			for i, l := range level {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -87,10 +86,6 @@ type rotationKey struct{ kinds, queue string }
 type lane struct {
 	priority int32
 	tenant   string
-}
-
-func (l lane) compare(m lane) int {
-	return cmp.Or(cmp.Compare(l.priority, m.priority), cmp.Compare(l.tenant, m.tenant))
 }
 
 // position is a place in the order of a lane.

@@ -1,17 +1,17 @@
 package postgres
 
-// nextLanes are the lanes of some queues in which something is due, in the order in which a
+// nextLanes are the lanes of some queues in which something can be claimed, in the order in which a
 // claim takes from them: level by level, and within a level from tenant to tenant, from the one
 // behind the level's cursor on and around. It is read-only, and goes through the index
 // job_ready: one probe for each kind finds the next tenant, another its first job. A tenant
 // all of whose jobs lie in the future costs both, and is passed over.
 //
-// Of each lane it tells the first job that can be claimed; run_at and id are null where all that
-// is due is running, cancelled or suspect.
+// Of each lane it tells the first job that can be claimed. If it is asked to, it also gives lanes
+// in which all that is due is running, cancelled or suspect, with null for run_at and id.
 //
 // Parameters: $1 queues, $2 the most lanes of each, $3 the most lanes of all, $4 kinds, $5
 // SuspectCrashes, $6 unanswered tokens, and the cursors: $7 the numbers of their queues, $8
-// priorities, $9 tenants.
+// priorities, $9 tenants; $10 whether to give lanes in which nothing can be claimed.
 const nextLanes = `
 select q.nr::int, t.priority::int, t.tenant, t.run_at, t.id, now(),
        extract(epoch from clock_timestamp() - statement_timestamp())::float8
@@ -68,7 +68,7 @@ cross join lateral (` + levels + `
     limit 1
   ) first on true
   where first.id is not null
-    or exists (
+    or $10 and exists (
       select from unnest($4::text[]) as k (kind)
       cross join lateral (
         select from {schema}.job j

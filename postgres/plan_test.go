@@ -125,7 +125,7 @@ func literal(v any) string {
 const (
 	quickTypes = "text[], int[], int, text[], int, bigint[], bigint, bigint, bool, text"
 	laneTypes  = quickTypes + ", int[], int[], text[], int[], timestamptz[], bigint[]"
-	lookTypes  = "text[], int[], int, text[], int, bigint[], int[], int[], text[]"
+	lookTypes  = "text[], int[], int, text[], int, bigint[], int[], int[], text[], bool"
 	freshTypes = "text[], text[], bigint, timestamptz, int, bigint[], int"
 	dueTypes   = "text[], text[]"
 )
@@ -152,7 +152,7 @@ func claimArgs(limit int, kinds []string, lanes map[lane]position, queues ...str
 func lookArgs(lanes int, kinds []string, queue, cursor string) []any {
 	return []any{
 		[]string{queue}, []int32{int32(lanes)}, lanes, kinds, later.SuspectCrashes, []int64{},
-		[]int32{1}, []int32{0}, []string{cursor},
+		[]int32{1}, []int32{0}, []string{cursor}, true,
 	}
 }
 
