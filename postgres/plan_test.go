@@ -235,6 +235,9 @@ func TestPlans(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, conn := planStore(t)
+			// A page that is being vacuumed cannot be cleaned by others: a row that is
+			// changed then goes elsewhere, and reads and writes more.
+			execute(t, s, conn, "alter table {schema}.job set (autovacuum_enabled = off)")
 			// Plans that are made while the table is empty, and kept: by never
 			// analysed tables, and by one that was vacuumed to nothing.
 			explainAll(t, s, conn, nil)
