@@ -76,10 +76,13 @@ func insert(tx transaction, jobs []later.NewJob) ([]later.Enqueued, error) {
 
 // wakeIfSoon wakes for a job that is due now or soon.
 func wakeIfSoon(tx transaction, queue string, runAt, now int64) {
-	if runAt <= now+later.WakeAhead.Milliseconds() {
+	if isSoon(runAt, now) {
 		tx.wake(queue)
 	}
 }
+
+// isSoon reports whether a job is due before workers ask again by themselves.
+func isSoon(runAt, now int64) bool { return runAt <= now+later.WakeAhead.Milliseconds() }
 
 // dueAt is the run_at of a new job; one that has passed is now.
 func dueAt(j later.NewJob, now int64) int64 {

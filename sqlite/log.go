@@ -29,9 +29,12 @@ func (s *Store) record(tx transaction, l logRow, outcome later.Outcome, finished
 		return nil
 	}
 	_, err := tx.exec(insertLog, l.job, l.attempt, l.queue, l.kind, l.tenant, string(outcome), l.worker, l.startedAt,
-		finishedAt, sql.NullString{String: text, Valid: text != ""})
+		finishedAt, nullText(text))
 	return err
 }
+
+// nullText is how an error is stored; null without one.
+func nullText(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 // attemptColumns are what an operation that ends an attempt returns for the log.
 const attemptColumns = `id, attempt, queue, kind, tenant, lease_holder, claimed_at`

@@ -10,20 +10,6 @@ import (
 )
 
 const (
-	// Parameters: run_at, errors, id, token.
-	updateRetry = `
-update later_job
-set run_at = ?, errors = ?, failures = min(failures, 2147483646) + 1, crashes = 0,
-  lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
-where id = ? and lease_token = ?`
-
-	// Parameters: run_at, id, token.
-	updateSnoozed = `
-update later_job
-set run_at = ?, attempt = max(min(attempt, 2147483647) - 1, 0), crashes = 0,
-  lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
-where id = ? and lease_token = ?`
-
 	// Parameters: id, token.
 	updateReleased = `
 update later_job
@@ -62,14 +48,16 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 		if err != nil {
 			return err
 		}
-		single := settlements
+		rest := settlements
 		if !tx.frugal {
 			var done []later.Lease
-			done, single = splitDone(settlements)
+			done, rest = splitDone(settlements)
 			if refused, err = s.settleDone(tx, done, now); err != nil {
 				return err
 			}
 		}
+		// Those that stay come last: on a full disk, others free space before.
+		putOff, single := splitPutOff(rest)
 		for _, st := range single {
 			err := s.settle(tx, st, now)
 			if errors.Is(err, later.ErrLeaseLost) {
@@ -80,7 +68,9 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 				return fmt.Errorf("job %d: %w", st.Lease.ID, err)
 			}
 		}
-		return nil
+		lost, err := s.settlePutOff(tx, putOff, now)
+		refused = append(refused, lost...)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
@@ -88,7 +78,8 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 	return refused, nil
 }
 
-// settle ends one attempt, or returns ErrLeaseLost and changes nothing.
+// settle ends one attempt after which the job leaves or is free again, or returns
+// ErrLeaseLost and changes nothing.
 func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	lease := st.Lease
 	if st.Outcome == later.OutcomeReleased {
@@ -100,7 +91,7 @@ func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	switch st.Outcome {
 	case later.OutcomeDone, later.OutcomeCancelled, later.OutcomeExpired:
 		query = deleteHeld
-	case later.OutcomeRetry, later.OutcomeSnoozed, later.OutcomeDead:
+	case later.OutcomeDead:
 	default:
 		return fmt.Errorf("outcome %q cannot be settled", st.Outcome)
 	}
@@ -112,18 +103,10 @@ func (s *Store) settle(tx transaction, st later.Settlement, now int64) error {
 	if err != nil {
 		return err
 	}
-	switch st.Outcome {
-	case later.OutcomeRetry:
-		wakeIfSoon(tx, l.queue, after(now, st.Delay), now)
-		err = changed(tx.exec(updateRetry, after(now, st.Delay), writeErrors(st.Errors), lease.ID, lease.Token))
-	case later.OutcomeSnoozed:
-		wakeIfSoon(tx, l.queue, after(now, st.Delay), now)
-		err = changed(tx.exec(updateSnoozed, after(now, st.Delay), lease.ID, lease.Token))
-	case later.OutcomeDead:
-		err = bury(tx, st, now)
-	}
-	if err != nil {
-		return err
+	if st.Outcome == later.OutcomeDead {
+		if err := bury(tx, st, now); err != nil {
+			return err
+		}
 	}
 	return s.record(tx, l, st.Outcome, now, st.Error)
 }
@@ -151,7 +134,7 @@ func bury(tx transaction, st later.Settlement, now int64) error {
 	if st.Reason == later.DeadLost {
 		failed = 0
 	}
-	err := changed(tx.exec(insertDead, now, string(st.Reason), sql.NullString{String: text, Valid: text != ""},
+	err := changed(tx.exec(insertDead, now, string(st.Reason), nullText(text),
 		writeErrors(st.Errors), st.Lease.ID, st.Lease.Token, failed))
 	if err != nil {
 		return err
