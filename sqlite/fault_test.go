@@ -99,12 +99,12 @@ func TestFull(t *testing.T) {
 	if _, err := s.Settle(ctx, []later.Settlement{done(claimed[1])}); err != nil {
 		t.Errorf("settling while the database is full: %v", err)
 	}
-	if err := s.Maintain(ctx); err != nil {
-		t.Errorf("Maintain while the database is full: %v", err)
-	}
-	if got := count(t, s, "select count(*) from later_job_log"); got != 0 {
-		t.Errorf("%d log rows after Maintain, want 0", got)
-	}
+	until(t, "Maintain has emptied the log", func() bool { // not in the millisecond of the last row
+		if err := s.Maintain(ctx); err != nil {
+			t.Fatalf("Maintain while the database is full: %v", err)
+		}
+		return count(t, s, "select count(*) from later_job_log") == 0
+	})
 
 	// In one transaction with what does not fit, others get through.
 	unlock := lock(t, s.path(t))
