@@ -67,6 +67,36 @@ func TestTurnsReadWhatTheyTake(t *testing.T) {
 	}
 }
 
+// A claim goes past tenants that have nothing but scheduled jobs for nothing.
+func TestTurnsPastTheScheduled(t *testing.T) {
+	s, _ := openFile(t)
+	insertDue(t, s, "zz", 10, true)
+	claim := func() int {
+		t.Helper()
+		before := writerPages(t, s)
+		if got := len(claimed(t, s, 1)); got != 1 {
+			t.Fatalf("claimed %d jobs, want 1", got)
+		}
+		return writerPages(t, s) - before
+	}
+	schedule := func(first, n int) {
+		t.Helper()
+		fillTenants(t, s, first, n)
+		if _, err := s.DB().ExecContext(t.Context(), `delete from later_job where tenant like 'tenant-%' and run_at = 0`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schedule(0, 10)
+	claim() // the first one reads the schema
+	few := claim()
+	schedule(10, 5000)
+	claim()
+	// The trees have become higher.
+	if many := claim(); few < 5 || many > 3*few {
+		t.Errorf("%d pages beside 10 tenants, and %d beside 5,010, want at most three times as many", few, many)
+	}
+}
+
 // Scheduled jobs of many tenants cost the look for the next due job nothing.
 func TestNextDueBesideManyTenants(t *testing.T) {
 	s, _ := openFile(t)
@@ -107,13 +137,83 @@ func TestStatementsOfTurns(t *testing.T) {
 	claimed(t, s, 100)
 	fillTenants(t, s, 0, 1000)
 	fillTenants(t, s, 0, 20)
-	// The turns behind the mark and before it, and the jobs by their ids.
-	if got := per(10); got > 10 {
-		t.Errorf("a claim of 10 of 1,000 tenants runs %d statements, want at most 10", got)
+	// What has become due, the turns behind the mark and before it, the jobs by
+	// their ids.
+	if got := per(10); got > 11 {
+		t.Errorf("a claim of 10 of 1,000 tenants runs %d statements, want at most 11", got)
 	}
 	// And again, when it is known that there are fewer tenants than places.
-	if got := per(1005); got > 12 {
-		t.Errorf("a claim of 1,005 of 1,000 tenants runs %d statements, want at most 12", got)
+	if got := per(1005); got > 13 {
+		t.Errorf("a claim of 1,005 of 1,000 tenants runs %d statements, want at most 13", got)
+	}
+}
+
+// insertDue stores n jobs of a tenant: that were due at once, or that have become due.
+func insertDue(t *testing.T, s *Store, tenant string, n int, atOnce bool) {
+	t.Helper()
+	_, err := s.DB().ExecContext(t.Context(), `
+with recursive n (i) as (select 1 union all select i + 1 from n where i < ?1)
+insert into later_job (kind, tenant, created_at, run_at, payload)
+select 'work', ?2, case when ?3 then 1000 else 999 end, 1000, '{}' from n`, n, tenant, atOnce)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tenants whose jobs have become due have their turns among the others, however
+// many such jobs there are, and whoever has them.
+func TestTurnsOfWhatBecameDue(t *testing.T) {
+	for _, due := range []int{0, 1, maxDue - 2, maxDue - 1, maxDue, 2 * maxDue} {
+		s := openMemory(t)
+		fillTenants(t, s, 0, 2) // with something to come, too
+		if due > 0 {
+			insertDue(t, s, "many", due, false)
+		}
+		insertDue(t, s, "one", 1, false)
+		insertDue(t, s, "plain", 3, true)
+		insertDue(t, s, "", 1, false)
+		var want []string
+		for _, tenant := range []string{"", "many", "one", "plain", "tenant-000000", "tenant-000001"} {
+			if due > 0 || tenant != "many" {
+				want = append(want, tenant)
+			}
+		}
+		var got []string
+		for _, c := range claimed(t, s, len(want)) {
+			got = append(got, c.Tenant)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("with %d that have become due: claimed jobs of %q, want of %q", due, got, want)
+		}
+	}
+}
+
+// The two lists of tenants are one in the end: none comes again before all have come.
+func TestTurnsOfBothLists(t *testing.T) {
+	const tenants, limit = 30, 7
+	s := openMemory(t)
+	for n := range tenants {
+		insertDue(t, s, fmt.Sprint(n), 1, n%3 == 0)
+		insertDue(t, s, fmt.Sprint(n), 1, n%3 != 1)
+	}
+	starts := map[string]int{}
+	for taken := 0; taken < 2*tenants; {
+		list := claimed(t, s, limit)
+		if len(list) != min(limit, 2*tenants-taken) {
+			t.Fatalf("after %d jobs: claimed %d", taken, len(list))
+		}
+		for _, c := range list {
+			taken++
+			starts[c.Tenant]++
+		}
+		least, most := 2, 0
+		for n := range tenants {
+			least, most = min(least, starts[fmt.Sprint(n)]), max(most, starts[fmt.Sprint(n)])
+		}
+		if most > least+1 {
+			t.Fatalf("after %d jobs: one tenant has had %d, and another %d", taken, most, least)
+		}
 	}
 }
 
@@ -121,10 +221,11 @@ func TestStatementsOfTurns(t *testing.T) {
 func TestTurnsOfOddTenants(t *testing.T) {
 	s := openMemory(t)
 	_, err := s.DB().ExecContext(t.Context(), `
-insert into later_job (kind, tenant, payload)
-select 'work', tenants.name, '{}'
+insert into later_job (kind, tenant, run_at, created_at, payload)
+select 'work', tenants.name, 1000, 1000 - later, '{}'
 from (select 'a' as name union all select cast(x'ff' as text) union all select cast(x'c328' as text)
-  union all select '"' union all select char(0x10ffff) union all select '') tenants, (select 1 union all select 2)`)
+  union all select '"' union all select char(0x10ffff) union all select '') tenants,
+  (select 0 as later union all select 1)`)
 	if err != nil {
 		t.Fatal(err)
 	}
