@@ -301,6 +301,63 @@ func TestLateCommitIsFound(t *testing.T) {
 	})
 }
 
+// Of two transactions that insert in the same moment one notifies, and the other may
+// take until that one's wake-up is forgotten.
+func TestCommitLongAfterItsWakeUpIsFound(t *testing.T) {
+	d := open(t, postgres.Config{})
+	w := d.waits("default")
+	insert := fmt.Sprintf("insert into %s (kind) values ('work')", d.table("job"))
+	conns := []*pgx.Conn{connect(t, d.url), connect(t, d.url)}
+	begin := func() (first, second pgx.Tx, together bool) {
+		txs, notify := make([]pgx.Tx, 2), make([]bool, 2)
+		for i, conn := range conns {
+			var err error
+			if txs[i], err = conn.Begin(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, tx := range txs {
+			if _, err := tx.Exec(t.Context(), insert); err != nil {
+				t.Fatal(err)
+			}
+			err := tx.QueryRow(t.Context(), "select coalesce(current_setting('later.woken', true), '') <> ''").Scan(&notify[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return txs[0], txs[1], notify[0] && !notify[1]
+	}
+	commit := func(tx pgx.Tx) {
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "it is found before the next poll", func() bool {
+		calm(t, w)
+		first, second, together := begin()
+		if !together { // not within the same hundredth of a second: once more
+			commit(first)
+			commit(second)
+			d.settle(later.OutcomeDone, d.claimJust(2)...)
+			return false
+		}
+		commit(first)
+		woken(t, w)
+		d.settle(later.OutcomeDone, d.claimJust(1)...)
+		woken(t, w) // the look that comes soon after
+		d.claimJust(0)
+		commit(second)
+		found := true
+		select {
+		case <-w.Wakes():
+		case <-time.After(2 * longTrail):
+			found = false // or this machine was too slow: once more
+		}
+		d.settle(later.OutcomeDone, d.claimJust(1)...)
+		return found
+	})
+}
+
 // Each lock has a place in the server's memory, which has room for some thousands.
 func TestLongTransactionTakesOneLock(t *testing.T) {
 	d := open(t, postgres.Config{})

@@ -19,7 +19,13 @@ const (
 	// worker's waiting was known. Chosen: many times the duration of a commit.
 	trail = 25 * time.Millisecond
 	// longTrail is the same for transactions that went on after they had inserted.
+	// Notifications put it off, each of which has a look of its own.
 	longTrail = 500 * time.Millisecond
+	// lateLookers is how many of the processes that wait look again after longTrail, on
+	// average. Chosen: that none does happens once in twenty times (e to the power of
+	// minus 3), and beside the looks that the notification itself has caused, one for
+	// each process, three cost little.
+	lateLookers = 3
 	// spread is by how much each further process that waits spreads their wake-ups, so
 	// that they do not claim at once what only one of them gets. Chosen: a claim's
 	// duration.
@@ -137,20 +143,30 @@ func (w *watch) Close() {
 }
 
 // notified is told of a job in one of the watch's queues. Of the processes that wait,
-// peers in number, each comes in its time, and one on average comes once more.
+// peers in number, each comes in its time, and some come once more. One that is busy
+// looks before it waits, but a commit that left the notifying to the one that was heard
+// may come after that.
 func (w *watch) notified(peers int) {
-	if !w.waiting {
-		return
+	if !w.waiting && !w.known {
+		return // Waiting will have it look
 	}
-	if window := min(time.Duration(peers-1)*spread, longestSpread); window <= 0 {
-		w.wake()
-	} else if w.looks[lookSpread].IsZero() {
-		w.lookAfter(lookSpread, rand.N(window))
+	if w.waiting {
+		if window := min(time.Duration(peers-1)*spread, longestSpread); window <= 0 {
+			w.wake()
+		} else if w.looks[lookSpread].IsZero() {
+			w.lookAfter(lookSpread, rand.N(window))
+		}
 	}
-	if peers <= 1 || rand.IntN(peers) == 0 {
+	if oneOf(1, peers) {
 		w.lookAfter(lookTrail, trail)
 	}
+	if oneOf(lateLookers, peers) {
+		w.lookAfter(lookLongTrail, longTrail)
+	}
 }
+
+// oneOf has n of the processes do something, on average, and all if they are fewer.
+func oneOf(n, processes int) bool { return processes <= n || rand.IntN(processes) < n }
 
 // lookAfter wakes the watch after d, in place of an earlier call for the same reason.
 func (w *watch) lookAfter(reason int, d time.Duration) {
