@@ -1,7 +1,7 @@
 -- oldest program: 1
 --
 -- Tenants take turns. The file is locked for writers while the indexes are built:
--- for some seconds per million jobs.
+-- 3.3 s for 500,000 jobs on 2 busy cores.
 --
 -- The ready index gets the tenant behind the priority, so that a claim goes from
 -- one tenant to the next without reading what waits between them. (In front of the
