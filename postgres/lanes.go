@@ -40,6 +40,11 @@ type rotations struct {
 	way time.Duration
 	// server is the latest time that the server has told, and told when it was heard.
 	server, told time.Time
+	// highest is the highest id that was claimed.
+	highest int64
+	// alone: there is one connection for everything, so a look beside the claims would keep
+	// all else waiting, and claims look themselves, however long it takes.
+	alone bool
 }
 
 const (
@@ -118,6 +123,7 @@ type rotation struct {
 	lookAfter time.Time     // no look from the heads before
 	gaveUp    bool          // it outlasted its bound
 	looking   bool          // a look beside the claims is under way
+	searched  []int64       // unanswered tokens that a look was for
 }
 
 func (m *rotations) clock() time.Time {
@@ -239,7 +245,7 @@ func (m *rotations) begin(req later.ClaimRequest) []*turnQueue {
 		}
 		q.cursors = maps.Clone(r.cursors)
 		q.whole = q.whole || r.slow || r.marks != nil
-		if r.marks == nil || req.Thorough || !m.clock().Before(r.lookAfter) && r.took <= longLook {
+		if r.marks == nil || req.Thorough || (r.took <= longLook || m.alone) && r.toLook(m.clock(), req.Unanswered) {
 			continue
 		}
 		q.head, q.complete = false, true
@@ -257,14 +263,33 @@ func (m *rotations) begin(req later.ClaimRequest) []*turnQueue {
 	return queues
 }
 
+// toLook reports whether it is time to look from the heads: after a pause, or because there is a
+// claim whose answer was lost and that was not looked for.
+func (r *rotation) toLook(now time.Time, unanswered []int64) bool {
+	due := !now.Before(r.lookAfter)
+	for _, token := range unanswered {
+		due = due || !slices.Contains(r.searched, token)
+	}
+	if due {
+		r.searched = slices.Clone(unanswered)
+	}
+	return due
+}
+
 // end takes what a claim has seen: in its queues from the heads, and behind their marks.
-func (m *rotations) end(req later.ClaimRequest, queues []*turnQueue, now time.Time) {
+func (m *rotations) end(req later.ClaimRequest, c *turnClaim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kinds := kindsKey(req.Kinds)
-	for _, q := range queues {
+	kinds, now := kindsKey(req.Kinds), c.now
+	for _, job := range c.jobs {
+		m.highest = max(m.highest, job.ID)
+	}
+	for _, q := range c.queues {
 		key := rotationKey{kinds, q.name}
 		r := m.all[key]
+		if r != nil && c.fresh.told && (!q.head || q.whole) {
+			r.fresh.moveOn(c.fresh.now, max(c.fresh.last, m.highest))
+		}
 		switch {
 		case !q.head:
 			if r != nil && r.marks != nil { // else another claim has looked from the heads meanwhile
@@ -275,7 +300,7 @@ func (m *rotations) end(req later.ClaimRequest, queues []*turnQueue, now time.Ti
 			r.slow, r.tenants = q.slow, m.clock()
 		case r == nil:
 		case q.slow && r.slow:
-			r.relooked(q, m.clock(), now)
+			r.relooked(q, m.clock(), now, c.lookedAt)
 		default:
 			r.slow, r.gaveUp = q.slow, false
 			if q.slow {
@@ -296,15 +321,15 @@ func (m *rotations) end(req later.ClaimRequest, queues []*turnQueue, now time.Ti
 
 // relooked takes a second slow look from the heads. A lane that it does not mention has
 // nothing in it; its mark stays, because only through it is the lane passed quickly.
-func (r *rotation) relooked(q *turnQueue, clock, now time.Time) {
+func (r *rotation) relooked(q *turnQueue, clock, now, lookedAt time.Time) {
 	if r.marks == nil {
 		r.marks = map[lane]position{}
 	}
 	r.gaveUp, r.took, r.lookAfter = false, q.took, clock.Add(pauseAfter(q.took))
 	r.makeRoom(len(q.seen))
-	if q.complete && !now.IsZero() {
+	if q.complete && !lookedAt.IsZero() {
 		for l := range r.marks {
-			r.marks[l] = seenUntil(now)
+			r.marks[l] = seenUntil(lookedAt)
 		}
 	}
 	for _, l := range q.seen {
@@ -318,8 +343,13 @@ func (r *rotation) moveOn(q *turnQueue, now time.Time) {
 		return
 	}
 	for _, l := range q.seen {
-		if l.visited {
+		p, known := r.marks[l.lane]
+		switch {
+		case !known && len(r.marks) >= maxLanes: // the next look will find it
+		case l.visited:
 			r.marks[l.lane] = l.mark(now)
+		case l.fresh && (!known || l.from.before(p)):
+			r.marks[l.lane] = l.from
 		}
 	}
 }

@@ -13,12 +13,13 @@ import (
 // it has a connection to itself meanwhile.
 const lookBound = time.Minute
 
-// looks are those that are under way.
+// looks are those that are to be made, one after the other.
 type looks struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc
 	ctx    context.Context // nil before the first
 	closed bool
+	one    sync.Mutex // held by the one that is under way
 	wait   sync.WaitGroup
 }
 
@@ -33,7 +34,11 @@ func (l *looks) start(look func(ctx context.Context)) {
 		l.ctx, l.cancel = context.WithCancel(context.Background())
 	}
 	ctx := l.ctx
-	l.wait.Go(func() { look(ctx) })
+	l.wait.Go(func() {
+		l.one.Lock() // each takes a connection, which others need
+		defer l.one.Unlock()
+		look(ctx)
+	})
 }
 
 func (l *looks) close() {
@@ -54,7 +59,7 @@ func (s *Store) lookBehind(req later.ClaimRequest) {
 			ctx, cancel := context.WithTimeout(ctx, lookBound)
 			defer cancel()
 			began := s.rotations.clock()
-			lanes, err := s.nextLanes(ctx, req.Kinds, nil, []*turnQueue{q})
+			lanes, err := s.nextLanes(ctx, req.Kinds, req.Unanswered, []*turnQueue{q})
 			s.rotations.looked(req.Kinds, q, lanes, err, s.rotations.clock().Sub(began))
 		})
 	}
@@ -63,7 +68,7 @@ func (s *Store) lookBehind(req later.ClaimRequest) {
 // toLook are the queues of a claim that are to be looked through, which is then
 // thought to be under way.
 func (m *rotations) toLook(req later.ClaimRequest) (queues []*turnQueue) {
-	if req.Thorough { // it looks from the heads itself
+	if req.Thorough || m.alone { // it looks from the heads itself
 		return nil
 	}
 	m.mu.Lock()
@@ -71,7 +76,7 @@ func (m *rotations) toLook(req later.ClaimRequest) (queues []*turnQueue) {
 	now, kinds := m.clock(), kindsKey(req.Kinds)
 	for _, q := range req.Queues {
 		r := m.all[rotationKey{kinds, q.Queue}]
-		if r != nil && r.marks != nil && r.took > longLook && !r.looking && !now.Before(r.lookAfter) {
+		if r != nil && r.marks != nil && r.took > longLook && !r.looking && r.toLook(now, req.Unanswered) {
 			r.looking = true
 			queues = append(queues, &turnQueue{name: q.Queue, nr: 1, head: true, whole: true, cursors: maps.Clone(r.cursors)})
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,12 +18,18 @@ import (
 //
 // Parameters: $1 queues, $2 kinds, $3 the id above which jobs are new (null: there is none
 // yet), $4 the time after which a run_at is, $5 SuspectCrashes, $6 unanswered tokens, $7 how
-// many of each are looked at at most.
+// many of each are looked at at most, $8 an id that was there before, for when there is no $3.
 //
 // Each row, of which there is at least one, also tells the time and the next $3.
 const freshLanes = `
 with first as materialized (
-  select coalesce($3::bigint, (select j.id from {schema}.job j order by j.id desc limit 1), 0) as id
+  select coalesce($3::bigint, greatest($8::bigint, coalesce(
+    case
+      when has_sequence_privilege(pg_get_serial_sequence('{schema}.job', 'id'), 'usage, select')
+      then pg_sequence_last_value(pg_get_serial_sequence('{schema}.job', 'id')::regclass)
+    end,
+    -- Slower where many jobs were finished lately that cannot be vacuumed.
+    (select j.id from {schema}.job j order by j.id desc limit 1)))) as id
 ),
 fresh as materialized (
   select new.*
@@ -80,6 +87,13 @@ type fresh struct {
 	asked      time.Time // by the process's clock
 }
 
+// freshAnswer is what a claim has learnt about where the next look for what is new begins.
+type freshAnswer struct {
+	told bool
+	now  time.Time
+	last int64
+}
+
 type freshLane struct {
 	Now      time.Time
 	LastID   int64
@@ -96,7 +110,7 @@ func (f *fresh) moveOn(now time.Time, last int64) {
 		f.nextID, f.nextAt = &last, now
 		return
 	}
-	if now.Sub(f.nextAt) < unsettledTime {
+	if since := now.Sub(f.nextAt); 0 <= since && since < unsettledTime {
 		return
 	}
 	f.id, f.at = f.nextID, f.nextAt
@@ -109,26 +123,28 @@ func (c *turnClaim) news(ctx context.Context) error {
 	c.asked = true
 	var queues []string
 	for _, q := range c.queues {
-		if !q.head {
+		if !q.head || q.whole {
 			queues = append(queues, q.name)
 		}
 	}
 	if len(queues) == 0 {
 		return nil
 	}
-	id, after := c.store.rotations.freshFrom(c.req, queues)
+	id, after, highest := c.store.rotations.freshFrom(c.req, queues)
+	began := c.store.rotations.clock()
 	rows, err := query(ctx, c.store, statement{
 		name: "look for new lanes", sql: freshLanes,
-		args: []any{queues, c.kinds, id, after, int32(later.SuspectCrashes), append([]int64{}, c.req.Unanswered...), maxFresh},
+		args: []any{queues, c.kinds, id, after, int32(later.SuspectCrashes), append([]int64{}, c.req.Unanswered...), maxFresh, highest},
 	}, pgx.RowToStructByPos[freshLane])
 	if err != nil {
+		c.failed(err, began)
 		return err
 	}
 	if len(rows) == 0 {
 		return fmt.Errorf("look for new lanes: got no row, want one")
 	}
 	c.now = rows[0].Now
-	c.store.rotations.freshTo(c.req, queues, c.now, rows[0].LastID)
+	c.fresh = freshAnswer{told: true, now: c.now, last: rows[0].LastID}
 	for _, q := range c.queues {
 		if !q.head {
 			q.addFresh(rows)
@@ -151,15 +167,15 @@ func (q *turnQueue) addFresh(rows []freshLane) {
 				known[l.lane] = l
 			}
 		}
-		at, from := lane{*row.Priority, *row.Tenant}, position{row.RunAt.UTC(), 0}
+		at, from := lane{*row.Priority, *row.Tenant}, position{row.RunAt.UTC(), math.MinInt64}
 		switch l := known[at]; {
 		case l == nil:
-			q.add(&turnLane{lane: at, from: from})
+			q.add(&turnLane{lane: at, from: from, fresh: true})
 		case l.drained:
-			l.drained, l.from = false, from
+			l.drained, l.from, l.fresh = false, from, true
 			q.lanes = append(q.lanes, l)
 		case from.before(l.from):
-			l.from = from
+			l.from, l.fresh = from, true
 		}
 	}
 	q.sort()
@@ -176,13 +192,16 @@ func (m *rotations) toAskForNews(req later.ClaimRequest) bool {
 	})
 }
 
-func (m *rotations) freshFrom(req later.ClaimRequest, queues []string) (id *int64, after time.Time) {
+func (m *rotations) freshFrom(req later.ClaimRequest, queues []string) (id *int64, after time.Time, highest int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	after = m.server
 	for _, queue := range queues {
 		r := m.all[rotationKey{kindsKey(req.Kinds), queue}]
-		if r == nil || r.fresh.id == nil {
+		if r == nil {
+			continue
+		}
+		if r.fresh.asked = m.clock(); r.fresh.id == nil {
 			continue
 		}
 		if id == nil || *r.fresh.id < *id {
@@ -192,16 +211,5 @@ func (m *rotations) freshFrom(req later.ClaimRequest, queues []string) (id *int6
 			after = r.fresh.at
 		}
 	}
-	return id, after
-}
-
-func (m *rotations) freshTo(req later.ClaimRequest, queues []string, now time.Time, last int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, queue := range queues {
-		if r := m.all[rotationKey{kindsKey(req.Kinds), queue}]; r != nil {
-			r.fresh.asked = m.clock()
-			r.fresh.moveOn(now, last)
-		}
-	}
+	return id, after, m.highest
 }

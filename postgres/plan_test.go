@@ -126,7 +126,7 @@ const (
 	quickTypes = "text[], int[], int, text[], int, bigint[], bigint, bigint, bool, text"
 	laneTypes  = quickTypes + ", int[], int[], text[], int[], timestamptz[], bigint[]"
 	lookTypes  = "text[], int[], int, text[], int, bigint[], int[], int[], text[], bool"
-	freshTypes = "text[], text[], bigint, timestamptz, int, bigint[], int"
+	freshTypes = "text[], text[], bigint, timestamptz, int, bigint[], int, bigint"
 	dueTypes   = "text[], text[]"
 )
 
@@ -348,7 +348,7 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, marks map[lane]position)
 	statements := []statement{
 		{"lane_claim", laneClaimSQL(1), laneTypes, claimBuffers, claimArgs(50, one, lanes, "default")},
 		{"lane_claim_of_3_kinds", laneClaimSQL(3), laneTypes, claimBuffers + 50, claimArgs(50, three, lanes, "default")},
-		{"fresh_lanes", freshLanes, freshTypes, 300, []any{queues, three, ids[0] + 150_000, time.Now().Add(-time.Second), later.SuspectCrashes, []int64{}, 50}},
+		{"fresh_lanes", freshLanes, freshTypes, 300, []any{queues, three, ids[0] + 150_000, time.Now().Add(-time.Second), later.SuspectCrashes, []int64{}, 50, 0}},
 		{"next_due", nextDue, dueTypes, 60, []any{queues[:2], three}},
 		// With nothing to sweep 7 to 16; five for each of the fifty that it writes.
 		{"sweep", sweepJobs, sweepTypes, 400, sweepArgs(50)},

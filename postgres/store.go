@@ -171,6 +171,7 @@ func New(pool *pgxpool.Pool, config Config) (*Store, error) {
 		log:    config.Logger,
 		pool:   pool,
 	}
+	s.rotations.alone = config.PoolSize == 1
 	s.ear = newEar(s)
 	if config.ListenURL != "" {
 		cfg, err := pgx.ParseConfig(config.ListenURL)
