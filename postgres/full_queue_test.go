@@ -81,7 +81,7 @@ func TestNotificationQueueFillsUp(t *testing.T) {
 	d.queueUsage("0.5")
 	t.Run("who waits meanwhile polls, and hears when there is room again", func(t *testing.T) {
 		worker := openAt(t, address, postgres.Config{Schema: d.schema, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-		worker.SetProof(time.Hour, time.Minute)
+		worker.SetProof(time.Hour, 5*time.Second)
 		w := worker.Watch("worker-1", []string{"default"})
 		defer w.Close()
 		eventually(t, "it is known that nobody notifies", func() bool {

@@ -132,10 +132,11 @@ func (s *Store) maintainDays(ctx context.Context) error {
 }
 
 // isBusy reports that a partition has to wait: for a lock, or until the default
-// partition no longer has rows of its day.
+// partition no longer has rows of its day; or that somebody else has just made or dropped
+// it, who had the lock until after this one had looked.
 func isBusy(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01" || pg.Code == "23514")
+	return errors.As(err, &pg) && slices.Contains([]string{"55P03", "40P01", "23514", "42P07", "42P01"}, pg.Code)
 }
 
 // nextDayTask is the next partition to make or to drop, one in each transaction
