@@ -234,10 +234,11 @@ func TestLooksBesideClaimsLeaveConnections(t *testing.T) {
 	}
 	lookSoon(s, true)
 	var looks, most atomic.Int64
-	release := make(chan struct{})
+	began, release := make(chan struct{}, 12), make(chan struct{})
 	before := func(sql string) {
 		if strings.Contains(sql, "recursive turn") {
 			most.Store(max(most.Load(), looks.Add(1)))
+			began <- struct{}{}
 			<-release
 			looks.Add(-1)
 		}
@@ -247,6 +248,7 @@ func TestLooksBesideClaimsLeaveConnections(t *testing.T) {
 	if _, err := s.Claim(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
+	<-began
 	if _, err := s.Renew(t.Context(), []later.Lease{jobs[0].Lease}, time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -278,5 +280,22 @@ func TestNewsOfAnEmptyTableReadsNothingOld(t *testing.T) {
 	}
 	if !slices.ContainsFunc(rows, func(r freshLane) bool { return r.Queue == nil }) {
 		t.Errorf("got %d lanes, want none", len(rows))
+	}
+}
+
+// A queue that has given what is wanted of it does not keep a claim from the next one.
+func TestQueueThatIsFullKeepsNoOtherWaiting(t *testing.T) {
+	s, conn := planStore(t)
+	execute(t, s, conn, `
+		insert into {schema}.job (kind, queue, tenant, priority)
+		select 'work', q, 'tenant_' || i % 4, i from unnest(array['default', 'other']) q, generate_series(1, 40) i`)
+	req := claimRequest(7)
+	req.Queues = []later.QueueLimit{{Queue: "default", Limit: 1}, {Queue: "other", Limit: 3}}
+	for range 3 {
+		req.Token = later.NewToken()
+		jobs, err := s.Claim(t.Context(), req)
+		if err != nil || len(jobs) != 4 {
+			t.Errorf("got %d jobs, %v, want one of the first queue and three of the other", len(jobs), err)
+		}
 	}
 }

@@ -47,10 +47,12 @@ type turnQueue struct {
 
 	cursors map[int32]string
 	seen    []*turnLane // all that were among lanes
-	looks   int
-	found   int           // by the latest
-	took    time.Duration // looking from the heads, by the server
-	slow    bool          // that was
+	// forgotten is how often this process had put something back when the claim began.
+	forgotten int
+	looks     int
+	found     int           // by the latest
+	took      time.Duration // looking from the heads, by the server
+	slow      bool          // that was
 }
 
 // turnLane is a lane of a turnClaim.
@@ -306,7 +308,7 @@ func (c *turnClaim) next() (lanes []*turnLane) {
 			}
 			rest = rest[n:]
 		}
-		if len(q.lanes) > 0 && !q.complete {
+		if room > 0 && len(q.lanes) > 0 && !q.complete {
 			return lanes // it may have more, which comes before the next queue's
 		}
 	}

@@ -124,6 +124,7 @@ type rotation struct {
 	gaveUp    bool          // it outlasted its bound
 	looking   bool          // a look beside the claims is under way
 	searched  []int64       // unanswered tokens that a look was for
+	forgotten int           // how often forget was called
 }
 
 func (m *rotations) clock() time.Time {
@@ -243,7 +244,7 @@ func (m *rotations) begin(req later.ClaimRequest) []*turnQueue {
 		if r == nil {
 			continue
 		}
-		q.cursors = maps.Clone(r.cursors)
+		q.cursors, q.forgotten = maps.Clone(r.cursors), r.forgotten
 		q.whole = q.whole || r.slow || r.marks != nil
 		if r.marks == nil || req.Thorough || (r.took <= longLook || m.alone) && r.toLook(m.clock(), req.Unanswered) {
 			continue
@@ -325,7 +326,8 @@ func (r *rotation) relooked(q *turnQueue, clock, now, lookedAt time.Time) {
 	if r.marks == nil {
 		r.marks = map[lane]position{}
 	}
-	r.gaveUp, r.took, r.lookAfter = false, q.took, clock.Add(pauseAfter(q.took))
+	r.gaveUp = false
+	r.looked(q, clock, q.took, q.took)
 	r.makeRoom(len(q.seen))
 	if q.complete && !lookedAt.IsZero() {
 		for l := range r.marks {
@@ -351,6 +353,15 @@ func (r *rotation) moveOn(q *turnQueue, now time.Time) {
 		case l.fresh && (!known || l.from.before(p)):
 			r.marks[l.lane] = l.from
 		}
+	}
+}
+
+// looked notes that a look from the heads took so long, by the server and for whoever made it.
+// What was put back meanwhile it may have missed, so there is no pause then.
+func (r *rotation) looked(q *turnQueue, clock time.Time, elapsed, took time.Duration) {
+	r.took, r.lookAfter = elapsed, clock.Add(pauseAfter(took))
+	if r.forgotten != q.forgotten {
+		r.lookAfter = time.Time{}
 	}
 }
 
@@ -388,6 +399,7 @@ func (m *rotations) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.all {
+		r.forgotten++
 		if !r.gaveUp {
 			r.lookAfter = time.Time{}
 		}

@@ -78,7 +78,7 @@ func (m *rotations) toLook(req later.ClaimRequest) (queues []*turnQueue) {
 		r := m.all[rotationKey{kinds, q.Queue}]
 		if r != nil && r.marks != nil && r.took > longLook && !r.looking && r.toLook(now, req.Unanswered) {
 			r.looking = true
-			queues = append(queues, &turnQueue{name: q.Queue, nr: 1, head: true, whole: true, cursors: maps.Clone(r.cursors)})
+			queues = append(queues, &turnQueue{name: q.Queue, nr: 1, head: true, whole: true, cursors: maps.Clone(r.cursors), forgotten: r.forgotten})
 		}
 	}
 	return queues
@@ -96,7 +96,7 @@ func (m *rotations) looked(kinds []string, q *turnQueue, lanes []lookedLane, err
 	if r.looking = false; r.marks == nil { // forgotten meanwhile
 		return
 	}
-	r.lookAfter = m.clock().Add(pauseAfter(took))
+	r.looked(q, m.clock(), r.took, took)
 	if err != nil {
 		if len(r.marks) == 0 { // there is nothing to go on from
 			r.unmark()
