@@ -7,15 +7,26 @@ import (
 
 // Inserter stores new jobs: every [Store] is one.
 type Inserter interface {
-	// Insert stores all jobs or none, in the order given, and returns the id of
+	// Insert stores all jobs or none, in the order given, and returns what became of
 	// each. It returns after they are durable. What may have been stored is never
 	// tried again by itself: after [ErrUnavailable] the jobs may have been stored.
+	//
+	// A job with a [Unique] whose key is held is not stored, and the holder is changed
+	// as its OnConflict says. Such jobs may be stored after the others and in the order
+	// of their keys, so that two calls with the same keys do not block each other; of
+	// one key the order given counts.
 	Insert(ctx context.Context, jobs []NewJob) ([]Enqueued, error)
 }
 
-// Enqueued is what became of a request.
+// Enqueued is what became of a request. Only one with [Options.Unique] can have an
+// Outcome other than [Inserted].
 type Enqueued struct {
-	ID int64
+	// ID is the new job or, when another one holds the key, that one.
+	ID      int64
+	Outcome EnqueueOutcome
+	// Holder is the state in which the request found the holder of its key; "" when
+	// there was none. [StateEnded] is a job of a window that has left the table.
+	Holder State
 }
 
 // Client enqueues jobs. It runs nothing, holds no connection of its own, and
@@ -46,7 +57,8 @@ func (c *Client) Enqueue(ctx context.Context, args Args, opts Options) (Enqueued
 }
 
 // EnqueueMany stores all jobs or none, and returns their ids in the order of
-// the requests. Without requests it does nothing.
+// the requests. Without requests it does nothing. Of several requests with one key
+// ([Unique]) the later ones meet the first.
 func (c *Client) EnqueueMany(ctx context.Context, requests []Request) ([]Enqueued, error) {
 	if len(requests) == 0 {
 		return nil, nil

@@ -60,7 +60,7 @@ func TestClientEnqueueMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := []later.Enqueued{{100}, {101}, {102}}; !reflect.DeepEqual(got, want) {
+		if want := []later.Enqueued{{ID: 100}, {ID: 101}, {ID: 102}}; !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 		if len(store.calls) != 1 || store.calls[0][0].Kind != "mail.send" || store.calls[0][1].Kind != "order.confirm" {

@@ -16,6 +16,9 @@ var (
 	// ErrRunning means that the job is running and the operation must not
 	// touch it.
 	ErrRunning = errors.New("job is running")
+	// ErrKeyHeld is matched by a [KeyHeldError]: a dead job cannot come back, because
+	// another one holds its key.
+	ErrKeyHeld = errors.New("key is held by another job")
 	// ErrSchema means that the database's tables are missing, or of a version
 	// that this program does not work with.
 	ErrSchema = errors.New("schema does not fit")

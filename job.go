@@ -43,7 +43,8 @@ type Record struct {
 
 // IdempotencyKey is the same for every attempt of one job, and for no other
 // job: give it to a third party that offers idempotency. It changes when an
-// operator retries the job from the dead, because that is a new decision. Two
+// operator retries the job from the dead, because that is a new decision; it does
+// not when a request replaces the job's payload ([Replace]). Two
 // databases that count their ids alike do not share keys: the key has the moment
 // of the enqueue in it, to the microsecond (SQLite: millisecond).
 func (r *Record) IdempotencyKey() string {

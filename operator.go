@@ -19,7 +19,8 @@ type Operator interface {
 
 	// Retry makes a waiting job due now, or brings a dead one back under its
 	// id: with attempt, failures and crashes 0, its generation one higher, due now, its
-	// errors kept, its expiry removed.
+	// errors kept, its expiry removed. It takes its key again; when another job holds
+	// that by now, the dead one stays, and the error is a [KeyHeldError].
 	Retry(ctx context.Context, id int64) error
 	// Cancel ends a job that is not running at once, and asks the worker of a
 	// running one to stop: its handler's context ends, and unless it returns
@@ -31,7 +32,8 @@ type Operator interface {
 
 	// RetryDead and DropDead do it to the dead jobs that f selects (its State
 	// is ignored), in the order of their ids, f.Limit at a time: they return how
-	// many, and 0 when none is left.
+	// many, and 0 when none is left. RetryDead passes over jobs whose key another job
+	// holds; when only such are left, it returns 0 and a [KeyHeldError] that counts them.
 	RetryDead(ctx context.Context, f Filter) (int, error)
 	DropDead(ctx context.Context, f Filter) (int, error)
 
@@ -89,6 +91,10 @@ const DefaultListLimit = 100
 type JobInfo struct {
 	Record
 	State State
+	// UniqueKey is the key that the job holds, or, when it is dead, takes again when it
+	// is retried; "" if none. Of a window the job does not know.
+	UniqueKey   string
+	UniqueUntil Until
 	// Of the lease, when there is one:
 	Worker     string
 	ClaimedAt  time.Time

@@ -70,6 +70,9 @@ type Options struct {
 	// Headers travel with the job: a trace context and the like. At most
 	// [MaxHeaders], [MaxHeaderBytes] in all.
 	Headers map[string]string
+
+	// Unique makes the job one of a kind; nil is as many as are enqueued.
+	Unique *Unique
 }
 
 // Args is a payload that names the kind of its job. The kind is a contract
@@ -109,6 +112,7 @@ type NewJob struct {
 	ExpiresIn   time.Duration     // 0 when ExpiresAt decides or it never expires
 	ExpiresAt   time.Time         // zero when ExpiresIn decides or it never expires
 	Headers     map[string]string // nil when there are none
+	Unique      *Unique           // nil when it has no key
 }
 
 // Build checks a request and fills in the defaults. Every error is a
@@ -137,6 +141,11 @@ func Build(args Args, opts Options) (NewJob, error) {
 	if err := job.check(); err != nil {
 		return NewJob{}, err
 	}
+	unique, err := opts.Unique.checked()
+	if err != nil {
+		return NewJob{}, err
+	}
+	job.Unique = unique
 	payload, valid, err := encodePayload(args)
 	if err != nil {
 		return NewJob{}, err

@@ -67,6 +67,7 @@ func TestBuildKeepsEveryOption(t *testing.T) {
 		values := map[string]any{
 			"Queue": "bulk", "Priority": int16(1), "Tenant": "acme", "Delay": time.Minute, "RunAt": runAt, "MaxAttempts": 2,
 			"Timeout": time.Second, "ExpiresIn": time.Hour, "ExpiresAt": runAt, "Headers": map[string]string{"a": "b"},
+			"Unique": &later.Unique{Key: "k"},
 		}
 		fields := reflect.TypeFor[later.Options]()
 		for i := range fields.NumField() {

@@ -116,7 +116,11 @@ func (s *Store) take(j *job, t taking, doom later.Doom) *later.Claimed {
 	if doom == later.DoomNone {
 		j.Attempt = min(j.Attempt, later.UnlimitedAttempts-1) + 1
 	}
-	j.lease = &lease{token: t.token, holder: t.worker, claimedAt: t.now, until: t.now.Add(t.lease)}
+	j.lease = &lease{token: t.token, holder: t.worker, claimedAt: t.now, until: t.now.Add(t.lease), doomed: doom != later.DoomNone}
+	if j.until == later.UntilStarted {
+		s.freeKey(j)
+		j.key = ""
+	}
 	c.Record = copyRecord(j.Record)
 	return c
 }

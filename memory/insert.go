@@ -18,11 +18,20 @@ func (s *Store) Insert(ctx context.Context, jobs []later.NewJob) ([]later.Enqueu
 	defer unlock()
 	done := make([]later.Enqueued, len(jobs))
 	for i, n := range jobs {
-		s.lastID++
-		s.add(newJob(s.lastID, n, now), now)
-		done[i].ID = s.lastID
+		if n.Unique != nil {
+			done[i] = s.insertUnique(n, now)
+			continue
+		}
+		done[i].ID = s.insert(n, now).ID
 	}
 	return done, nil
+}
+
+func (s *Store) insert(n later.NewJob, now time.Time) *job {
+	s.lastID++
+	j := newJob(s.lastID, n, now)
+	s.add(j, now)
+	return j
 }
 
 func newJob(id int64, n later.NewJob, now time.Time) *job {
@@ -40,6 +49,9 @@ func newJob(id int64, n later.NewJob, now time.Time) *job {
 	}
 	if len(n.Headers) > 0 {
 		j.Headers = maps.Clone(n.Headers)
+	}
+	if u := n.Unique; u != nil && u.Until != later.ForWindow {
+		j.key, j.until = u.Key, u.Until
 	}
 	return j
 }

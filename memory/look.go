@@ -162,7 +162,10 @@ func stateOf(j *job, now time.Time) later.State {
 }
 
 func jobInfo(j *job, now time.Time) *later.JobInfo {
-	info := &later.JobInfo{Record: copyRecord(j.Record), State: stateOf(j, now), CancelAt: j.cancelAt, Now: now}
+	info := &later.JobInfo{Record: copyRecord(j.Record), State: stateOf(j, now), CancelAt: j.cancelAt, Now: now, UniqueKey: j.key}
+	if j.key != "" {
+		info.UniqueUntil = j.until
+	}
 	if j.lease != nil {
 		info.Worker, info.ClaimedAt, info.LeaseUntil = j.lease.holder, j.lease.claimedAt, j.lease.until
 	}
@@ -170,8 +173,12 @@ func jobInfo(j *job, now time.Time) *later.JobInfo {
 }
 
 func deadInfo(d *deadJob, now time.Time) *later.JobInfo {
-	return &later.JobInfo{
+	info := &later.JobInfo{
 		Record: copyRecord(d.Record), State: later.StateDead,
-		DiedAt: d.diedAt, DeadReason: d.reason, Now: now,
+		DiedAt: d.diedAt, DeadReason: d.reason, Now: now, UniqueKey: d.key,
 	}
+	if d.key != "" {
+		info.UniqueUntil = d.until
+	}
+	return info
 }

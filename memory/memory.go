@@ -51,7 +51,9 @@ type Store struct {
 	dead    map[int64]*deadJob
 	log     map[int64][]later.LogEntry // by job, oldest first
 	workers map[string]later.WorkerInfo
-	watches []*watch // those that wait
+	keys    map[uniqueKey]*job       // who holds each key
+	windows map[uniqueKey]*keyWindow // whose end has not come, or has not been tidied up
+	watches []*watch                 // those that wait
 }
 
 // latest is the last run_at that can be stored: the Horizon in the databases'
@@ -69,6 +71,8 @@ func New() *Store {
 		dead:    map[int64]*deadJob{},
 		log:     map[int64][]later.LogEntry{},
 		workers: map[string]later.WorkerInfo{},
+		keys:    map[uniqueKey]*job{},
+		windows: map[uniqueKey]*keyWindow{},
 	}
 	s.Client = later.NewClient(s)
 	return s
@@ -116,6 +120,8 @@ type job struct {
 	later.Record
 	lease    *lease
 	cancelAt time.Time
+	key      string // that it holds, or when dead takes again; "" if none
+	until    later.Until
 }
 
 // lease is a claim on a job. It stays after its end until somebody takes the
@@ -125,6 +131,7 @@ type lease struct {
 	holder    string
 	claimedAt time.Time
 	until     time.Time
+	doomed    bool // it is not for running the job, but for ending it
 }
 
 // holds reports whether the job is running at now.
@@ -145,6 +152,8 @@ func (j *job) expired(now time.Time) bool {
 // deadJob is a job that waits for a person's decision.
 type deadJob struct {
 	later.Record
+	key    string
+	until  later.Until
 	diedAt time.Time
 	reason later.DeadReason
 }
@@ -161,6 +170,7 @@ func (s *Store) held(l later.Lease) *job {
 // add makes j a waiting job.
 func (s *Store) add(j *job, now time.Time) {
 	s.jobs[j.ID] = j
+	s.takeKey(j)
 	q := s.ready[j.Queue]
 	if q == nil {
 		q = &queue{}
@@ -173,6 +183,7 @@ func (s *Store) add(j *job, now time.Time) {
 // remove takes j out of the store.
 func (s *Store) remove(j *job) {
 	delete(s.jobs, j.ID)
+	s.freeKey(j)
 	q := s.ready[j.Queue]
 	q.remove(j)
 	if q.empty() {

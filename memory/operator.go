@@ -17,6 +17,9 @@ func (s *Store) Retry(ctx context.Context, id int64) error {
 	}
 	defer unlock()
 	if d := s.dead[id]; d != nil {
+		if holder := s.holderOf(d); holder != nil {
+			return fmt.Errorf("retry: %w", &later.KeyHeldError{Job: id, Key: d.key, Holder: holder.ID, Count: 1})
+		}
 		s.revive(d, now)
 		return nil
 	}
@@ -33,7 +36,7 @@ func (s *Store) Retry(ctx context.Context, id int64) error {
 // revive brings a dead job back.
 func (s *Store) revive(d *deadJob, now time.Time) {
 	delete(s.dead, d.ID)
-	j := &job{Record: d.Record}
+	j := &job{Record: d.Record, key: d.key, until: d.until}
 	j.Attempt, j.Failures, j.Crashes, j.RunAt, j.ExpiresAt = 0, 0, 0, now, time.Time{}
 	j.Generation++
 	s.add(j, now)
@@ -107,15 +110,35 @@ func (s *Store) drop(d *deadJob, now time.Time) {
 
 // RetryDead implements [later.Operator].
 func (s *Store) RetryDead(ctx context.Context, f later.Filter) (int, error) {
-	return s.eachDead(ctx, "retry", f, s.revive)
+	var held *later.KeyHeldError
+	n, err := s.eachDead(ctx, "retry", f, func(d *deadJob, now time.Time) bool {
+		if holder := s.holderOf(d); holder != nil {
+			if held == nil {
+				held = &later.KeyHeldError{Job: d.ID, Key: d.key, Holder: holder.ID}
+			}
+			held.Count++
+			return false
+		}
+		s.revive(d, now)
+		return true
+	})
+	if n == 0 && err == nil && held != nil {
+		err = fmt.Errorf("retry dead jobs: %w", held)
+	}
+	return n, err
 }
 
 // DropDead implements [later.Operator].
 func (s *Store) DropDead(ctx context.Context, f later.Filter) (int, error) {
-	return s.eachDead(ctx, "drop", f, s.drop)
+	return s.eachDead(ctx, "drop", f, func(d *deadJob, now time.Time) bool {
+		s.drop(d, now)
+		return true
+	})
 }
 
-func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act func(*deadJob, time.Time)) (int, error) {
+// eachDead calls act, which reports whether it did anything, until it has done so as
+// often as f.Limit says.
+func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act func(*deadJob, time.Time) bool) (done int, err error) {
 	now, unlock, err := s.lock(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("%s dead jobs: %w", verb, err)
@@ -124,9 +147,13 @@ func (s *Store) eachDead(ctx context.Context, verb string, f later.Filter, act f
 	f.State = later.StateDead
 	ids := s.selected(f, now)
 	slices.Reverse(ids)
-	ids = ids[:min(len(ids), limitOf(f))]
 	for _, id := range ids {
-		act(s.dead[id], now)
+		if done == limitOf(f) {
+			break
+		}
+		if act(s.dead[id], now) {
+			done++
+		}
 	}
-	return len(ids), nil
+	return done, nil
 }

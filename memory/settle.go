@@ -54,7 +54,7 @@ func (s *Store) settle(j *job, end later.Settlement, now time.Time) {
 		if end.Reason != later.DeadLost {
 			j.Failures++
 		}
-		s.dead[j.ID] = &deadJob{Record: j.Record, diedAt: now, reason: end.Reason}
+		s.dead[j.ID] = &deadJob{Record: j.Record, key: j.key, until: j.until, diedAt: now, reason: end.Reason}
 	case later.OutcomeRetry:
 		j.lease, j.Errors, j.Crashes = nil, copyErrors(end.Errors), 0
 		j.Failures = min(j.Failures, later.UnlimitedAttempts-1) + 1

@@ -72,6 +72,7 @@ func (s *Store) Maintain(ctx context.Context) error {
 			delete(s.workers, name)
 		}
 	}
+	s.forgetWindows(now)
 	return nil
 }
 

@@ -17,12 +17,14 @@ var columns = map[string][]string{
 	"job": {
 		"id", "run_at", "created_at", "expires_at", "cancel_at", "claimed_at", "lease_until", "lease_token",
 		"attempt", "max_attempts", "timeout_ms", "failures", "crashes", "generation", "priority", "queue", "kind", "tenant",
-		"lease_holder", "payload", "headers", "errors", "checkpoint",
+		"lease_holder", "payload", "headers", "errors", "checkpoint", "unique_key", "unique_until",
 	},
 	"dead_job": {
 		"id", "run_at", "created_at", "expires_at", "died_at", "attempt", "max_attempts", "timeout_ms", "failures", "crashes",
 		"generation", "priority", "queue", "kind", "tenant", "reason", "error", "payload", "headers", "errors", "checkpoint",
+		"unique_key", "unique_until",
 	},
+	"key_window": {"ends_at", "job_id", "tenant", "kind", "key"},
 	"job_log": {
 		"job_id", "started_at", "finished_at", "attempt", "queue", "kind", "tenant", "outcome", "worker", "error",
 	},

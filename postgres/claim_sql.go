@@ -98,7 +98,8 @@ const takeRows = `
       lease_holder = $10,
       claimed_at   = case when not ` + doomed + ` then now() end,
       crashes      = least(j.crashes, 999999) + ` + lost + `::int,
-      attempt      = case when ` + doomed + ` or ` + unanswered + ` then j.attempt else least(j.attempt, 2147483646) + 1 end`
+      attempt      = case when ` + doomed + ` or ` + unanswered + ` then j.attempt else least(j.attempt, 2147483646) + 1 end,
+      unique_key   = case when j.unique_until = 'started' then null else j.unique_key end`
 
 // logLost writes the attempts of lost workers into the log.
 const logLost = `

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -55,12 +56,19 @@ const (
 // When ctx ends while the call waits for its statement to begin, or for a connection,
 // nothing is stored, and the error is that of ctx; after that it matches
 // [later.ErrUnavailable] too.
+//
+// Calls with a job that has a key share nothing. They wait for another transaction that
+// has taken the key and has not ended, until ctx ends or for the lock_timeout of the
+// pool's sessions, after which the error matches [later.ErrUnavailable].
 func (s *Store) Insert(ctx context.Context, jobs []later.NewJob) ([]later.Enqueued, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
 	if _, err := s.appPool(); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(jobs, hasKey) {
+		return s.insertApart(ctx, jobs)
 	}
 	if s.shared != nil && shareable(jobs) {
 		return s.insertShared(ctx, jobs)
@@ -99,7 +107,7 @@ type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// insertJobs inserts jobs with as many statements as it takes.
+// insertJobs inserts jobs without keys, with as many statements as it takes.
 func (s *Store) insertJobs(ctx context.Context, db queryer, jobs []later.NewJob) ([]later.Enqueued, error) {
 	done := make([]later.Enqueued, 0, len(jobs))
 	for len(jobs) > 0 {

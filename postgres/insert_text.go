@@ -28,8 +28,8 @@ from json_to_recordset($1::text::json) as r (
   expires_in_us bigint, expires_at timestamptz, headers text)
 returning id`
 
-// insertSQLTx inserts jobs in a transaction of database/sql, with as many statements as
-// it takes.
+// insertSQLTx inserts jobs without keys in a transaction of database/sql, with as many
+// statements as it takes.
 func (s *Store) insertSQLTx(ctx context.Context, tx *sql.Tx, jobs []later.NewJob) ([]later.Enqueued, error) {
 	var done []later.Enqueued
 	for len(jobs) > 0 {
@@ -55,6 +55,10 @@ func textOf(jobs []later.NewJob) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return jsonText(rows)
+}
+
+func jsonText[R any](rows []R) (string, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

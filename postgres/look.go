@@ -36,13 +36,15 @@ var listedColumns = strings.NewReplacer(
 // listJobs reads backwards through the two primary keys until it has enough.
 var listJobs = `
 select ` + listedColumns + `,
-  j.state, j.lease_holder, j.claimed_at, j.lease_until, j.cancel_at, j.died_at, j.reason, now()
+  j.state, j.lease_holder, j.claimed_at, j.lease_until, j.cancel_at, j.died_at, j.reason,
+  coalesce(j.unique_key, ''), coalesce(j.unique_until = 'started', false), now()
 from (
   (
     select waiting.*
     from (
       select ` + recordColumns + `,
         j.lease_holder, j.claimed_at, j.lease_until, j.cancel_at, null::timestamptz as died_at, '' as reason,
+        j.unique_key, j.unique_until,
         case
           when j.lease_until >= now() then 'running'
           when j.lease_until < now() then 'lost'
@@ -65,7 +67,7 @@ from (
   union all
   (
     select ` + recordColumns + `,
-      null, null, null, null, j.died_at, j.reason, 'dead' as state
+      null, null, null, null, j.died_at, j.reason, j.unique_key, j.unique_until, 'dead' as state
     from {schema}.dead_job j
     where $1 in ('', 'dead')
       and ` + deadFilter + `
@@ -107,10 +109,15 @@ func (s *Store) scanInfo(row pgx.CollectableRow) (*later.JobInfo, error) {
 	var r recordRow
 	var worker *string
 	var claimedAt, leaseUntil, cancelAt, diedAt *time.Time
+	var untilStarted bool
 	info := &later.JobInfo{}
-	dest := append(r.dest(), &info.State, &worker, &claimedAt, &leaseUntil, &cancelAt, &diedAt, (*string)(&info.DeadReason), &info.Now)
+	dest := append(r.dest(), &info.State, &worker, &claimedAt, &leaseUntil, &cancelAt, &diedAt, (*string)(&info.DeadReason),
+		&info.UniqueKey, &untilStarted, &info.Now)
 	if err := row.Scan(dest...); err != nil {
 		return nil, err
+	}
+	if untilStarted && info.UniqueKey != "" {
+		info.UniqueUntil = later.UntilStarted
 	}
 	info.Record = r.record(s)
 	if worker != nil {

@@ -20,7 +20,7 @@ const (
 	// maintainLock bounds how long housekeeping waits for a table, because
 	// whoever comes after it waits behind it. Chosen, not measured.
 	maintainLock = 500 * time.Millisecond
-	// purgeChunk is how many rows of the default partition one round deletes.
+	// purgeChunk is how many rows one round deletes.
 	purgeChunk = 10_000
 	// purgeTime is after how long the rest is left for the next time. Chosen.
 	purgeTime = 10 * time.Second
@@ -62,6 +62,21 @@ with purged as (
   returning 1
 )
 select count(*)::int from purged`
+
+	// purgeWindows passes over what somebody is about to begin anew.
+	purgeWindows = `
+with purged as (
+  delete from {schema}.key_window
+  where ctid = any(array(
+    select ctid
+    from {schema}.key_window
+    where ends_at <= now()
+    order by ends_at
+    limit $1
+    for update skip locked))
+  returning 1
+)
+select count(*)::int from purged`
 )
 
 var dayPartition = regexp.MustCompile(`^job_log_(\d{8})$`)
@@ -69,15 +84,21 @@ var dayPartition = regexp.MustCompile(`^job_log_(\d{8})$`)
 const dayLayout = "20060102"
 
 // Maintain implements [later.Runner]: partitions of the log for the next days,
-// an end for those past the retention, and for workers that left without saying
-// so. Where a table is in use, it is left for the next time.
+// an end for those past the retention, for keys whose window has ended, and for
+// workers that left without saying so. Where a table is in use, it is left for the
+// next time.
 func (s *Store) Maintain(ctx context.Context) error {
 	if err := s.run(ctx, statement{
 		name: "maintain: forget workers", sql: forgetWorkers, args: []any{micros(workerRetention)},
 	}); err != nil {
 		return err
 	}
-	if err := s.purgeDefault(ctx); err != nil {
+	if err := s.purge(ctx, statement{name: "maintain: delete old windows", sql: purgeWindows, args: []any{purgeChunk}}); err != nil {
+		return err
+	}
+	if err := s.purge(ctx, statement{
+		name: "maintain: delete old log rows", sql: purgeDefault, args: []any{micros(s.config.LogRetention), purgeChunk},
+	}); err != nil {
 		return err
 	}
 	if err := s.maintainDays(ctx); err != nil {
@@ -86,11 +107,10 @@ func (s *Store) Maintain(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) purgeDefault(ctx context.Context) error {
+// purge runs a statement that deletes some rows, until it deletes less than a round.
+func (s *Store) purge(ctx context.Context, st statement) error {
 	for until := time.Now().Add(purgeTime); time.Now().Before(until); {
-		purged, err := query(ctx, s, statement{
-			name: "maintain: delete old log rows", sql: purgeDefault, args: []any{micros(s.config.LogRetention), purgeChunk},
-		}, pgx.RowTo[int32])
+		purged, err := query(ctx, s, st, pgx.RowTo[int32])
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ removed as (
 died as (
   delete from {schema}.job j
   where j.id = any(array(select h.id from held h where h.outcome = 'dead'))
-  returning ` + recordColumns + `,
+  returning ` + recordColumns + `, j.unique_key, j.unique_until,
     ($5::text[])[width_bucket(j.id, $1::bigint[])] as reason,
     ($6::text[])[width_bucket(j.id, $1::bigint[])] as error,
     ($7::text[])[width_bucket(j.id, $1::bigint[])]::json as new_errors
@@ -64,10 +64,10 @@ died as (
 buried as (
   insert into {schema}.dead_job
     (id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms, failures, crashes, generation, priority,
-     queue, kind, tenant, reason, error, payload, headers, errors, checkpoint)
+     queue, kind, tenant, reason, error, payload, headers, errors, checkpoint, unique_key, unique_until)
   select id, run_at, created_at, expires_at, attempt, max_attempts, timeout_ms,
          least(failures, 2147483646) + (reason <> 'lost')::int, crashes, generation, priority,
-         queue, kind, tenant, reason, error, payload, headers, new_errors, checkpoint
+         queue, kind, tenant, reason, error, payload, headers, new_errors, checkpoint, unique_key, unique_until
   from died
   -- Only if somebody copied a dead job back by hand and left it here as well.
   on conflict (id) do update set
@@ -77,7 +77,8 @@ buried as (
     generation = excluded.generation,
     priority = excluded.priority, queue = excluded.queue, kind = excluded.kind, tenant = excluded.tenant,
     reason = excluded.reason, error = excluded.error, payload = excluded.payload,
-    headers = excluded.headers, errors = excluded.errors, checkpoint = excluded.checkpoint
+    headers = excluded.headers, errors = excluded.errors, checkpoint = excluded.checkpoint,
+    unique_key = excluded.unique_key, unique_until = excluded.unique_until
 ),
 retried as (
   update {schema}.job j

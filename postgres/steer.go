@@ -103,7 +103,8 @@ func (s *Store) Delete(ctx context.Context, id int64) error {
 	})
 }
 
-// retryJob leaves a job that is due already where it is: it keeps its place.
+// retryJob leaves a job that is due already where it is: it keeps its place. A dead one
+// goes only when it is back: not when somebody else holds its key.
 const retryJob = `
 with target as materialized (
   select id, coalesce(lease_until >= now(), false) as running
@@ -118,29 +119,61 @@ hurried as (
   where j.id = t.id and not t.running and j.run_at > now()
   returning {schema}.wake(j.queue::text)
 ),
-dead as (
-  delete from {schema}.dead_job d
+dead as materialized (
+  select d.*
+  from {schema}.dead_job d
   where d.id = $1 and not exists (select from target)
-  returning d.*
+  for update
 ),
-revived as (` + reviveDead + `)
-select running from target
+revived as (` + reviveDead + `),
+removed as (` + removeRevived + `)
+select case when running then 'running' else 'waits' end from target
 union all
-select false from dead`
+select case when exists (select from revived) then 'revived' else 'held' end from dead`
 
-// reviveDead brings the jobs of dead back.
+// reviveDead brings the jobs of dead back, but for those whose key is held, by another of
+// them perhaps.
 const reviveDead = `
   insert into {schema}.job
     (id, created_at, max_attempts, timeout_ms, generation, priority, queue, kind, tenant,
-     payload, headers, errors, checkpoint)
+     payload, headers, errors, checkpoint, unique_key, unique_until)
   overriding system value
   select id, created_at, max_attempts, timeout_ms, least(generation, 2147483646) + 1, priority, queue, kind, tenant,
-         payload, headers, errors, checkpoint
-  from dead`
+         payload, headers, errors, checkpoint, unique_key, unique_until
+  from dead
+  on conflict do nothing
+  returning id`
+
+const removeRevived = `
+  delete from {schema}.dead_job d
+  using revived
+  where d.id = revived.id`
 
 // Retry implements [later.Operator].
 func (s *Store) Retry(ctx context.Context, id int64) error {
-	return s.steer(ctx, statement{name: fmt.Sprintf("retry job %d", id), sql: retryJob, args: []any{id}})
+	name := fmt.Sprintf("retry job %d", id)
+	for try := 1; ; try++ {
+		found, err := query(ctx, s, statement{name: name, sql: retryJob, args: []any{id}, plain: true}, pgx.RowTo[string])
+		switch {
+		case err != nil:
+			return err
+		case len(found) == 0:
+			return fmt.Errorf("%s: %w", name, later.ErrNotFound)
+		case found[0] == "running":
+			return fmt.Errorf("%s: %w", name, later.ErrRunning)
+		case found[0] != "held":
+			return nil
+		}
+		held, err := s.keyHeld(ctx, later.Filter{IDs: []int64{id}})
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		case held != nil:
+			return fmt.Errorf("%s: %w", name, held)
+		case try == maxTries: // the key is taken and freed again all the time
+			return fmt.Errorf("%s: %w", name, later.ErrKeyHeld)
+		}
+	}
 }
 
 // steer runs a statement whose one row says whether the job is running.
@@ -160,30 +193,54 @@ func (s *Store) steer(ctx context.Context, st statement) error {
 
 // retryDead and dropDead lock the dead jobs that a filter selects, the lowest ids
 // first. One that waits again under the same id, because somebody has copied it
-// by hand, is not retried.
+// by hand, is not retried, and neither is one whose key is held.
 const retryDead = `
-with picked as materialized (
-  select j.id
+with dead as materialized (
+  select j.*
   from {schema}.dead_job j
   where $1 in ('', 'dead')
     and ` + deadFilter + `
     and not exists (select from {schema}.job w where w.id = j.id)
+    and not exists (
+      select from {schema}.job w where w.tenant = j.tenant and w.kind = j.kind and w.unique_key = j.unique_key)
   order by j.id
   limit $9
   for update of j
 ),
-dead as (
-  delete from {schema}.dead_job d
-  using picked
-  where d.id = picked.id
-  returning d.*
-),
-revived as (` + reviveDead + `)
-select id from dead`
+revived as (` + reviveDead + `),
+removed as (` + removeRevived + `)
+select dead.id in (select id from revived) from dead`
 
 // RetryDead implements [later.Operator].
 func (s *Store) RetryDead(ctx context.Context, f later.Filter) (int, error) {
-	return s.eachDead(ctx, statement{name: "retry dead jobs", sql: retryDead}, f)
+	const name = "retry dead jobs"
+	f.State = later.StateDead
+	for try := 1; ; try++ {
+		picked, err := query(ctx, s, statement{name: name, sql: retryDead, args: filterArgs(f), plain: true}, pgx.RowTo[bool])
+		if err != nil {
+			return 0, err
+		}
+		n := 0
+		for _, revived := range picked {
+			if revived {
+				n++
+			}
+		}
+		if n > 0 {
+			return n, nil
+		}
+		if len(picked) > 0 && try < maxTries {
+			continue // their keys were taken at this moment: are there others?
+		}
+		held, err := s.keyHeld(ctx, f)
+		if err == nil && held != nil {
+			err = held
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		return 0, nil
+	}
 }
 
 const dropDead = `

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,6 +19,11 @@ import (
 // one sets a savepoint (tx.Begin) first.
 //
 // Delays count from the beginning of tx, because now() stands still in it.
+//
+// A job whose key ([later.Unique]) is held aborts nothing. If another transaction has
+// taken the key and has not ended, the call waits for it, until ctx ends, which costs the
+// connection, or for the session's lock_timeout. Above read committed a key that was taken
+// since tx began is a serialization failure (40001).
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, args later.Args, opts later.Options) (later.Enqueued, error) {
 	return one(s.EnqueueManyTx(ctx, tx, []later.Request{{Args: args, Options: opts}}))
 }
@@ -26,6 +32,9 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, args later.Args, opts 
 // the requests.
 func (s *Store) EnqueueManyTx(ctx context.Context, tx pgx.Tx, requests []later.Request) ([]later.Enqueued, error) {
 	return s.enqueueIn(requests, func(jobs []later.NewJob) ([]later.Enqueued, error) {
+		if slices.ContainsFunc(jobs, hasKey) {
+			return s.insertMixed(ctx, tx, jobs)
+		}
 		return s.insertJobs(ctx, tx, jobs)
 	})
 }
@@ -40,6 +49,9 @@ func (s *Store) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args later.Args, o
 // whatever its driver.
 func (s *Store) EnqueueManySQLTx(ctx context.Context, tx *sql.Tx, requests []later.Request) ([]later.Enqueued, error) {
 	return s.enqueueIn(requests, func(jobs []later.NewJob) ([]later.Enqueued, error) {
+		if slices.ContainsFunc(jobs, hasKey) {
+			return s.insertMixedSQL(ctx, tx, jobs)
+		}
 		return s.insertSQLTx(ctx, tx, jobs)
 	})
 }

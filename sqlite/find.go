@@ -15,7 +15,7 @@ const maxLog = 100
 
 const (
 	selectJob = `
-select ` + jobColumns + `, ` + jobState + `
+select ` + jobColumns + `, ` + keyColumns + `, ` + jobState + `
 from later_job
 where id = ?2`
 
@@ -103,11 +103,13 @@ type scanner interface{ Scan(targets ...any) error }
 
 func scanJob(row scanner, now int64) (*later.JobInfo, error) {
 	var r jobRow
+	var k keyRow
 	info := &later.JobInfo{Now: toTime(now)}
-	if err := row.Scan(append(r.targets(), &info.State)...); err != nil {
+	if err := row.Scan(append(r.targets(), &k.key, &k.until, &info.State)...); err != nil {
 		return nil, err
 	}
 	info.Record = r.value()
+	k.show(info)
 	info.Worker = r.leaseHolder.String
 	info.ClaimedAt, info.LeaseUntil, info.CancelAt = toOptionalTime(r.claimedAt), toOptionalTime(r.leaseUntil), toOptionalTime(r.cancelAt)
 	return info, nil
@@ -117,10 +119,12 @@ func scanDead(row scanner, now int64) (*later.JobInfo, error) {
 	var r recordRow
 	var diedAt int64
 	var text sql.NullString
+	var k keyRow
 	info := &later.JobInfo{Now: toTime(now), State: later.StateDead}
-	if err := row.Scan(append(r.targets(), &diedAt, &info.DeadReason, &text)...); err != nil {
+	if err := row.Scan(append(r.targets(), &diedAt, &info.DeadReason, &text, &k.key, &k.until)...); err != nil {
 		return nil, err
 	}
+	k.show(info)
 	info.Record, info.DiedAt = r.value(), toTime(diedAt)
 	return info, nil
 }

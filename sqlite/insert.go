@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/later-queue/later"
@@ -37,14 +38,42 @@ func (s *Store) Insert(ctx context.Context, jobs []later.NewJob) ([]later.Enqueu
 	return done, nil
 }
 
+// insert stores jobs in their order.
 func insert(tx transaction, jobs []later.NewJob) ([]later.Enqueued, error) {
+	isUnique := func(j later.NewJob) bool { return j.Unique != nil }
+	if slices.ContainsFunc(jobs, isUnique) {
+		if _, err := tx.exec(lockWriters); err != nil {
+			return nil, err
+		}
+	}
 	now, err := tx.now()
 	if err != nil {
 		return nil, err
 	}
 	done := make([]later.Enqueued, 0, len(jobs))
+	for len(jobs) > 0 {
+		n := slices.IndexFunc(jobs, isUnique)
+		if n < 0 {
+			n = len(jobs)
+		}
+		if done, err = insertPlain(tx, jobs[:n], now, done); err != nil {
+			return nil, err
+		}
+		if jobs = jobs[n:]; len(jobs) > 0 {
+			one, err := insertUnique(tx, jobs[0], now)
+			if err != nil {
+				return nil, err
+			}
+			done, jobs = append(done, one), jobs[1:]
+		}
+	}
+	return done, nil
+}
+
+// insertPlain stores jobs without a key, and adds their ids to done.
+func insertPlain(tx transaction, jobs []later.NewJob, now int64, done []later.Enqueued) ([]later.Enqueued, error) {
 	for _, n := range insertSizes {
-		for len(jobs) >= n {
+		for ; len(jobs) >= n; jobs = jobs[n:] {
 			args := make([]any, 0, 11*n)
 			for _, j := range jobs[:n] {
 				runAt := dueAt(j, now)
@@ -68,7 +97,6 @@ func insert(tx transaction, jobs []later.NewJob) ([]later.Enqueued, error) {
 			for i := range n {
 				done = append(done, later.Enqueued{ID: last - int64(n-1-i)})
 			}
-			jobs = jobs[n:]
 		}
 	}
 	return done, nil

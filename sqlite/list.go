@@ -26,7 +26,7 @@ var (
 	// Parameters: now, state, queue, kind, tenant, ids as JSON, before, limit,
 	// without payload; null selects all.
 	selectJobs = `
-select ` + listed(jobColumns) + `, ` + jobState + `
+select ` + listed(jobColumns) + `, ` + keyColumns + `, ` + jobState + `
 from later_job
 where (?2 is null or ?2 = ` + jobState + `)
   and (?3 is null or queue = ?3)

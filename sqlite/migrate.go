@@ -163,10 +163,11 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 
 // columnProbes fail, and name the column, where one is missing.
 var columnProbes = []string{
-	"select " + jobColumns + " from later_job limit 0",
+	"select " + jobColumns + ", " + keyColumns + " from later_job limit 0",
 	"select " + deadColumns + " from later_dead_job limit 0",
 	"select " + logColumns + " from later_job_log limit 0",
 	"select " + workerColumns + " from later_worker limit 0",
+	"select tenant, kind, key, ends_at, job_id from later_key_window limit 0",
 }
 
 // MigrateDown implements [later.Migrator].

@@ -30,12 +30,13 @@ where id = ? and lease_token = ?`
 	insertDead = `
 insert or replace into later_dead_job (` + deadColumns + `)
 select id, queue, priority, tenant, kind, run_at, attempt, max_attempts, timeout_ms, expires_at,
-  created_at, min(failures, 2147483646) + ?7, crashes, generation, headers, ?4, checkpoint, payload, ?1, ?2, ?3
+  created_at, min(failures, 2147483646) + ?7, crashes, generation, headers, ?4, checkpoint, payload, ?1, ?2, ?3,
+  unique_key, unique_until
 from later_job
 where id = ?5 and lease_token = ?6`
 )
 
-const deadColumns = recordColumns + `, died_at, reason, error`
+const deadColumns = recordColumns + `, died_at, reason, error, ` + keyColumns
 
 // Settle implements [later.Runner].
 func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (refused []later.Lease, err error) {

@@ -31,7 +31,8 @@ const updateTaken = `
 update later_job
 set attempt = min(max(attempt, 0), 2147483647 - ?5) + ?5,
   crashes = min(max(crashes, 0), 999999) + (lease_until is not null),
-  lease_until = ?1, lease_token = ?2, lease_holder = ?3, claimed_at = ?4
+  lease_until = ?1, lease_token = ?2, lease_holder = ?3, claimed_at = ?4,
+  unique_key = iif(unique_until = 'started', null, unique_key)
 where id = ?6
 returning ` + jobColumns
 
@@ -105,7 +106,8 @@ func readClaimed(rows *sql.Rows, err error) ([]*claimedRow, error) {
 const updateLeased = `
 update later_job
 set attempt = min(max(attempt, 0), 2147483646) + 1,
-  lease_until = ?1, lease_token = ?2, lease_holder = ?3, claimed_at = ?4
+  lease_until = ?1, lease_token = ?2, lease_holder = ?3, claimed_at = ?4,
+  unique_key = iif(unique_until = 'started', null, unique_key)
 where id in (select value from json_each(?5))`
 
 // takeAll leases jobs that may be claimed and have just been read.

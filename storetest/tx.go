@@ -38,6 +38,7 @@ func RunTx[TX any](t *testing.T, open func(t *testing.T) (later.Store, Tx[TX])) 
 		}
 	}
 	t.Run("enqueue", func(t *testing.T) { testEnqueueTx(t, start) })
+	t.Run("unique", func(t *testing.T) { testUniqueTx(t, start) })
 	t.Run("done", func(t *testing.T) { testDoneTx(t, start) })
 }
 

@@ -36,6 +36,19 @@ func testWake(t *testing.T, open Open) {
 		}
 	})
 
+	t.Run("a worker that waits is woken by a job with a key", func(t *testing.T) {
+		w := newWorld(t, open)
+		watch := w.watch(t, queue)
+		for _, hold := range holds {
+			u := hold.unique
+			u.Key = "k"
+			w.waitsCalmly(watch)
+			w.takes(u, later.Options{Tenant: hold.name})
+			w.woken(watch)
+			watch.Busy()
+		}
+	})
+
 	t.Run("many jobs at once wake those who wait for any of their queues", func(t *testing.T) {
 		w := newWorld(t, open)
 		queues := []string{"a", "b", "c"}

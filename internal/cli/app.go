@@ -121,7 +121,7 @@ Exit codes:
   1    failed
   2    the command, a flag or the job's data is wrong: nothing was changed
   3    no such job
-  4    refused, because the job is running, or dead where that matters
+  4    refused, because the job is running, or dead where that matters, or its key held
   5    the database cannot be reached or is full: try again
   6    the tables are missing or of another version: later migrate
   130  ended by Ctrl-C (SIGINT) before it had finished; 143 by SIGTERM`

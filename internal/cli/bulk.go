@@ -61,6 +61,47 @@ type bulkResult struct {
 	Inserted int    `json:"inserted"`
 	FirstID  string `json:"first_id,omitempty"`
 	LastID   string `json:"last_id,omitempty"`
+	// Of jobs whose keys others hold:
+	Skipped int `json:"skipped,omitempty"` // left as they are
+	Changed int `json:"changed,omitempty"` // replaced or postponed
+
+	first, last int64
+}
+
+// add counts what became of the jobs of a batch.
+func (r *bulkResult) add(done []later.Enqueued) {
+	for _, one := range done {
+		switch one.Outcome {
+		case later.Inserted:
+			if r.Inserted == 0 || one.ID < r.first {
+				r.first = one.ID
+			}
+			r.Inserted, r.last = r.Inserted+1, max(r.last, one.ID)
+			r.FirstID, r.LastID = formatID(r.first), formatID(r.last)
+		case later.Skipped:
+			r.Skipped++
+		default:
+			r.Changed++
+		}
+	}
+}
+
+// text is the result as people read it.
+func (r *bulkResult) text() string {
+	text := "0 jobs"
+	switch {
+	case r.Inserted == 1:
+		text = "1 job, id " + r.FirstID
+	case r.Inserted > 1:
+		text = fmt.Sprintf("%d jobs, ids %s to %s", r.Inserted, r.FirstID, r.LastID)
+	}
+	if r.Skipped > 0 {
+		text += fmt.Sprintf("; %d not stored, because others hold their keys", r.Skipped)
+	}
+	if r.Changed > 0 {
+		text += fmt.Sprintf("; %d changed the jobs that hold their keys", r.Changed)
+	}
+	return text
 }
 
 func (a *App) enqueueBulk(ctx context.Context, f *enqueueFlags, defaults request.Job) error {
@@ -94,13 +135,10 @@ func (a *App) enqueueBulk(ctx context.Context, f *enqueueFlags, defaults request
 	if a.flags.json {
 		return a.printJSON(b.result)
 	}
-	if b.result.Inserted == 0 {
+	if b.result == (bulkResult{}) {
 		return a.printf("0 jobs: %s has no lines\n", in.name)
 	}
-	if b.result.Inserted == 1 {
-		return a.printf("1 job, id %s\n", b.result.FirstID)
-	}
-	return a.printf("%d jobs, ids %s to %s\n", b.result.Inserted, b.result.FirstID, b.result.LastID)
+	return a.printf("%s\n", b.result.text())
 }
 
 // checkLines reads everything once and returns the number of jobs.
@@ -190,11 +228,7 @@ func (b *bulkInsert) insert(ctx context.Context, last int) error {
 	if err != nil {
 		return b.failed(fmt.Errorf("enqueue lines %d to %d: %w", b.stored+1, last, err), last)
 	}
-	if b.result.Inserted == 0 {
-		b.result.FirstID = formatID(done[0].ID)
-	}
-	b.result.LastID = formatID(done[len(done)-1].ID)
-	b.result.Inserted += len(done)
+	b.result.add(done)
 	b.progress.add(len(done))
 	b.stored, b.batch, b.bytes = last, b.batch[:0], 0
 	return nil

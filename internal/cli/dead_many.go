@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +21,16 @@ those that the filters select; without either it is refused, unless --all is giv
 
 It works in portions and can be ended at any time: jobs that were brought back stay
 so. Each job is brought back once, also if it is dead again before the command has
-ended. It asks first when more than one job is selected by filters.`,
+ended. It asks first when more than one job is selected by filters.
+
+A job whose key (--unique) another one holds by now stays dead; the exit code is 4 then,
+when all others have been brought back.`,
 		Example: `  later dead retry 42 43
   later dead retry --kind mail --error "connection refused"
   later dead retry --all --yes`,
 	}, deadWork{verb: "retry", past: "brought back", warn: "will be brought back and run again", one: func(ctx context.Context, s later.Store, f later.Filter) (int, error) {
 		return s.RetryDead(ctx, f)
-	}})
+	}, rest: func(ctx context.Context, s later.Store, id int64) error { return s.Retry(ctx, id) }})
 }
 
 func deadDropCommand(a *App) *cobra.Command {
@@ -51,6 +55,8 @@ type deadWork struct {
 	verb, past, warn string
 	always           bool // ask also when single jobs are named
 	one              func(ctx context.Context, store later.Store, f later.Filter) (int, error)
+	// rest does it to one job that the former has passed over; nil: it passes over none.
+	rest func(ctx context.Context, store later.Store, id int64) error
 }
 
 // deadPortion is how many jobs one transaction changes. Chosen: it holds its
@@ -97,7 +103,7 @@ func deadMany(a *App, cmd *cobra.Command, work deadWork) *cobra.Command {
 // the question can name a number, and a job that dies again meanwhile is not
 // taken a second time.
 func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filter, work deadWork, yes bool) error {
-	ids, err := deadIDs(ctx, store, filter)
+	ids, died, err := deadIDs(ctx, store, filter)
 	if err != nil {
 		return err
 	}
@@ -126,7 +132,7 @@ func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filt
 		filter.IDs = ids[start:min(start+deadPortion, len(ids))]
 		filter.Limit = len(filter.IDs)
 		n, err := work.one(ctx, store, filter)
-		if err != nil {
+		if err != nil && !errors.Is(err, later.ErrKeyHeld) {
 			p := *classify(err, a.flags.db)
 			p.err = err
 			return (&p).next("%s %s before", plural(done, "job was", "jobs were"), work.past)
@@ -135,28 +141,72 @@ func (a *App) doToDead(ctx context.Context, store later.Store, filter later.Filt
 		bar.add(len(filter.IDs))
 	}
 	bar.finish()
+	var held *later.KeyHeldError
+	if work.rest != nil && done < len(ids) {
+		n, stays, err := theRest(ctx, store, ids, died, work.rest)
+		if err != nil {
+			return err
+		}
+		done, held = done+n, stays
+	}
 	if a.flags.json {
-		return a.printJSON(struct {
+		err = a.printJSON(struct {
 			Count int `json:"count"`
 		}{done})
+	} else {
+		err = a.printf("%s %s\n", plural(done, "job", "jobs"), work.past)
 	}
-	return a.printf("%s %s\n", plural(done, "job", "jobs"), work.past)
+	if err == nil && held != nil {
+		return held
+	}
+	return err
 }
 
-// deadIDs returns the ids of all dead jobs that filter selects, newest first.
-func deadIDs(ctx context.Context, store later.Store, filter later.Filter) ([]int64, error) {
-	var ids []int64
+// theRest does the work to each of those jobs that are still dead as they were, and
+// says which of them stay so because their keys are held.
+func theRest(ctx context.Context, store later.Store, ids []int64, died map[int64]time.Time,
+	work func(context.Context, later.Store, int64) error) (done int, held *later.KeyHeldError, err error) {
+	for start := 0; start < len(ids); start += deadPortion {
+		portion := ids[start:min(start+deadPortion, len(ids))]
+		jobs, err := store.List(ctx, later.Filter{State: later.StateDead, IDs: portion, Limit: len(portion), NoPayload: true})
+		if err != nil {
+			return done, held, err
+		}
+		for _, j := range jobs {
+			if !j.DiedAt.Equal(died[j.ID]) {
+				continue // it was brought back, and has died again
+			}
+			var stays *later.KeyHeldError
+			switch err := work(ctx, store, j.ID); {
+			case errors.As(err, &stays) && held == nil:
+				held = stays
+			case stays != nil:
+				held.Count++
+			case err == nil:
+				done++
+			case !errors.Is(err, later.ErrNotFound) && !errors.Is(err, later.ErrRunning) && !errors.Is(err, later.ErrInvalid):
+				return done, held, err
+			}
+		}
+	}
+	return done, held, nil
+}
+
+// deadIDs returns the ids of all dead jobs that filter selects, newest first, and when
+// each has died.
+func deadIDs(ctx context.Context, store later.Store, filter later.Filter) (ids []int64, died map[int64]time.Time, err error) {
+	died = map[int64]time.Time{}
 	filter.Limit, filter.NoPayload = deadPortion, true
 	for {
 		jobs, err := store.List(ctx, filter)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, j := range jobs {
-			ids = append(ids, j.ID)
+			ids, died[j.ID] = append(ids, j.ID), j.DiedAt
 		}
 		if len(jobs) < filter.Limit {
-			return ids, nil
+			return ids, died, nil
 		}
 		filter.Before = jobs[len(jobs)-1].ID
 	}

@@ -26,6 +26,11 @@ is {}.
 A job that expires before it is due is refused. One that has expired by this
 machine's clock is stored, with a warning: the database's clock decides.
 
+With --unique a second job with the same key is not stored while the first one holds
+it: until that is done, or until it has started (--unique-until started), or for a
+time (--unique-window). The id printed is then that of the job that holds the key, and
+standard error says what was done to it. The exit code is 0 all the same.
+
 The command does not try again by itself. After exit code 5 the job may have been
 stored or not: "later list" tells.
 
@@ -34,11 +39,12 @@ With --bulk many jobs are read, one JSON object a line:
   {"kind": "mail", "payload": {"to": "ada@example.com"}, "delay": "10m"}
 
 Fields are kind, payload, queue, priority, tenant, delay or run_at, max_attempts,
-timeout, expires_in or expires_at, and headers. KIND and the flags count where a
-line says nothing. A file is checked as a whole before its first job is stored.
-Standard input is stored in batches as it comes: a bad line stops it, and the error
-says which lines were stored and how to go on. With --atomic all jobs are stored in
-one transaction or none is.`
+timeout, expires_in or expires_at, headers, unique_key, unique_until or unique_window,
+sliding, on_conflict, and latest. KIND and the flags count where a line says nothing.
+A file is checked as a whole before its first job is stored. Standard input is stored
+in batches as it comes: a bad line stops it, and the error says which lines were
+stored and how to go on. With --atomic all jobs are stored in one transaction or none
+is.`
 
 // enqueueFlags are those of enqueue besides the job's.
 type enqueueFlags struct {
@@ -57,6 +63,7 @@ func enqueueCommand(a *App) *cobra.Command {
 		Example: `  later enqueue order.confirm '{"order_id": 42}'
   later enqueue report @report.json --in 3d --tenant acme --max-attempts unlimited
   curl -s https://example.com/x.json | later enqueue import - --queue slow --timeout 2h
+  later enqueue digest --tenant acme --unique digest --in 5m --on-conflict both --latest 1h
   later enqueue mail --bulk mails.jsonl`,
 		Args:              arguments("[KIND]", "[PAYLOAD]"),
 		ValidArgsFunction: a.completeKind,
@@ -118,13 +125,38 @@ func (a *App) enqueueOne(ctx context.Context, job request.Job, args []string) er
 		if err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
-		if a.flags.json {
-			return a.printJSON(struct {
-				ID string `json:"id"`
-			}{formatID(done[0].ID)})
-		}
-		return a.printf("%d\n", done[0].ID)
+		return a.printEnqueued(done[0])
 	})
+}
+
+// enqueuedView is what became of a request, with --json; of one without a key only
+// the id.
+type enqueuedView struct {
+	ID      string      `json:"id"`
+	Outcome string      `json:"outcome,omitempty"`
+	Holder  later.State `json:"holder,omitempty"`
+}
+
+func (a *App) printEnqueued(done later.Enqueued) error {
+	if a.flags.json {
+		view := enqueuedView{ID: formatID(done.ID), Holder: done.Holder}
+		if done.Outcome != later.Inserted {
+			view.Outcome = done.Outcome.String()
+		}
+		return a.printJSON(view)
+	}
+	if done.Outcome != later.Inserted {
+		fmt.Fprintf(a.Err, "later: no new job: job %d (%s) has the key, and was %s\n", done.ID, done.Holder, doneTo[done.Outcome])
+	}
+	return a.printf("%d\n", done.ID)
+}
+
+// doneTo says what was done to the holder of a key.
+var doneTo = map[later.EnqueueOutcome]string{
+	later.Skipped:              "left as it is",
+	later.Replaced:             "given this payload",
+	later.Postponed:            "put off",
+	later.ReplacedAndPostponed: "given this payload and put off",
 }
 
 // readPayload reads the payload that an argument stands for.

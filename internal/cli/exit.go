@@ -157,6 +157,9 @@ func classify(err error, db string) *problem {
 	case errors.Is(err, later.ErrRunning):
 		p.code, p.exit = "running", exitRunning
 		p.hint = "`later cancel ID` asks its worker to stop it"
+	case errors.Is(err, later.ErrKeyHeld):
+		p.code, p.exit = "key_held", exitRunning
+		p.hint = "retry it when that one has ended, or `later delete` one of the two"
 	case errors.Is(err, later.ErrSchema):
 		p.code, p.exit = "schema", exitSchema
 		if !strings.Contains(err.Error(), "later migrate") {

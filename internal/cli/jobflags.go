@@ -15,6 +15,9 @@ type jobFlags struct {
 	queue, tenant, priority, maxAttempts  string
 	in, at, timeout, expiresIn, expiresAt string
 	headers                               []string
+
+	uniqueKey, uniqueUntil, uniqueWindow, onConflict, latest string
+	sliding                                                  bool
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
@@ -28,6 +31,12 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.expiresIn, "expires-in", "", "end it unrun when it still waits after this `duration`")
 	flags.StringVar(&f.expiresAt, "expires-at", "", "end it unrun when it still waits at this `time`")
 	flags.StringArrayVar(&f.headers, "header", nil, "`key=value` that travels with the job; repeatable")
+	flags.StringVar(&f.uniqueKey, "unique", "", "`key` of which the tenant has one job of the kind at a time")
+	flags.StringVar(&f.uniqueUntil, "unique-until", "", "`end` of the key: done, or started (default done)")
+	flags.StringVar(&f.uniqueWindow, "unique-window", "", "`duration` for which the key is taken, whatever becomes of the job; windows are cut in UTC")
+	flags.BoolVar(&f.sliding, "sliding", false, "with --unique-window: the window begins with the job that was stored last")
+	flags.StringVar(&f.onConflict, "on-conflict", "", "`what` to do to a waiting job that has the key: skip, replace its payload, postpone it, or both (default skip)")
+	flags.StringVar(&f.latest, "latest", "", "with --on-conflict postpone or both: the `duration` after its enqueue beyond which a job is not put off")
 }
 
 // options reads the flags; its errors name them.
@@ -71,6 +80,9 @@ func (f *jobFlags) options(flags *pflag.FlagSet) (later.Options, error) {
 		}
 		opts.Headers[key] = value
 	}
+	unique, err := f.unique(flags)
+	opts.Unique = unique
+	errs = append(errs, err)
 	for _, err := range errs {
 		if err != nil { // one at a time: an error is one line
 			return opts, err
@@ -79,11 +91,49 @@ func (f *jobFlags) options(flags *pflag.FlagSet) (later.Options, error) {
 	return opts, nil
 }
 
+// unique reads the flags of the key; nil without any.
+func (f *jobFlags) unique(flags *pflag.FlagSet) (*later.Unique, error) {
+	if !flags.Changed("unique") {
+		for _, name := range []string{"unique-until", "unique-window", "sliding", "on-conflict", "latest"} {
+			if flags.Changed(name) {
+				return nil, usageError("--%s is of use with --unique only", name)
+			}
+		}
+		return nil, nil
+	}
+	if flags.Changed("unique-until") && flags.Changed("unique-window") {
+		return nil, usageError("--unique-until and --unique-window are both given; give one")
+	}
+	u := &later.Unique{Key: f.uniqueKey, Sliding: f.sliding}
+	var errs [4]error
+	if flags.Changed("unique-until") {
+		u.Until, errs[0] = request.Until("--unique-until", f.uniqueUntil)
+	}
+	if flags.Changed("unique-window") {
+		u.Until = later.ForWindow
+		u.Window, errs[1] = request.Positive("--unique-window", f.uniqueWindow)
+	}
+	if flags.Changed("on-conflict") {
+		u.OnConflict, errs[2] = request.OnConflict("--on-conflict", f.onConflict)
+	}
+	if flags.Changed("latest") {
+		u.Latest, errs[3] = request.Positive("--latest", f.latest)
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
 // flagNames are the flags for the fields of a job.
 var flagNames = map[string]string{
 	"kind": "KIND", "payload": "PAYLOAD", "queue": "--queue", "priority": "--priority", "tenant": "--tenant",
 	"delay": "--in", "run_at": "--at", "max_attempts": "--max-attempts", "timeout": "--timeout",
 	"expires_in": "--expires-in", "expires_at": "--expires-at", "headers": "--header",
+	"unique_key": "--unique", "unique_until": "--unique-until", "unique_window": "--unique-window", "sliding": "--sliding",
+	"on_conflict": "--on-conflict", "latest": "--latest",
 }
 
 // inFlags returns err with the name of a flag in the place of the field's.

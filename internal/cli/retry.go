@@ -14,7 +14,8 @@ func retryCommand(a *App) *cobra.Command {
 		Short: "Make waiting jobs due now, or bring dead ones back",
 		Long: `Make waiting jobs due now, or bring dead ones back: with all their attempts, their
 errors kept, their expiry removed, and a new idempotency key, because it is a new
-decision. A running job is refused with exit code 4.
+decision. A running job is refused with exit code 4, and so is a dead one whose key
+(--unique) another job holds by now.
 
 Many dead jobs at once: "later dead retry".`,
 		Example: `  later retry 42

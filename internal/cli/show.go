@@ -108,6 +108,7 @@ func (a *App) jobText(j *later.JobInfo, reason why.Reason, full bool) string {
 	line("next", reason.Next)
 	line("queue", j.Queue)
 	line("tenant", j.Tenant)
+	line("unique", uniqueText(j))
 	if j.State != later.StateEnded {
 		a.jobFields(j, line)
 	}
@@ -166,6 +167,19 @@ func (a *App) jobFields(j *later.JobInfo, line func(name, text string)) {
 		line("header", name+"="+j.Headers[name])
 	}
 	line("idempotency", j.IdempotencyKey())
+}
+
+// uniqueText is the job's key; empty without one.
+func uniqueText(j *later.JobInfo) string {
+	switch {
+	case j.UniqueKey == "":
+		return ""
+	case j.State == later.StateDead:
+		return j.UniqueKey + " (free, and taken again when the job is retried)"
+	case j.UniqueUntil == later.UntilStarted:
+		return j.UniqueKey + " (until it starts)"
+	}
+	return j.UniqueKey + " (until it has left the table)"
 }
 
 func (a *App) section(title string) string { return a.palette.Strong(title) + "\n" }

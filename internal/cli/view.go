@@ -37,6 +37,8 @@ type jobView struct {
 	CancelAt       *time.Time        `json:"cancel_at"`
 	DiedAt         *time.Time        `json:"died_at"`
 	DeadReason     *string           `json:"dead_reason"`
+	UniqueKey      *string           `json:"unique_key"`
+	UniqueUntil    *string           `json:"unique_until"`
 
 	// Of show only:
 	Why *why.Reason `json:"why,omitempty"`
@@ -67,6 +69,9 @@ func viewJob(j *later.JobInfo) jobView {
 		Crashes: j.Crashes, Generation: j.Generation, IdempotencyKey: j.IdempotencyKey(), Errors: []errorView{}, Checkpoint: viewRaw(j.Checkpoint),
 		Worker: optional(j.Worker), ClaimedAt: instant(j.ClaimedAt), LeaseUntil: instant(j.LeaseUntil), CancelAt: instant(j.CancelAt),
 		DiedAt: instant(j.DiedAt), DeadReason: optional(string(j.DeadReason)),
+	}
+	if j.UniqueKey != "" {
+		v.UniqueKey, v.UniqueUntil = optional(j.UniqueKey), optional(j.UniqueUntil.String())
 	}
 	if v.Headers == nil {
 		v.Headers = map[string]string{}

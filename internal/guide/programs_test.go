@@ -66,6 +66,13 @@ type OrderConfirmation struct{ OrderID int64 }
 
 func (OrderConfirmation) Kind() string { return "order.confirm" }
 
+type SyncAccount struct {
+	AccountID int64 ` + "`json:\"account_id\"`" + `
+	Full      bool  ` + "`json:\"full\"`" + `
+}
+
+func (SyncAccount) Kind() string { return "account.sync" }
+
 var (
 	ctx       context.Context
 	pool      *pgxpool.Pool

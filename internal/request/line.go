@@ -74,6 +74,36 @@ var fields = []field{
 		return err
 	}},
 	{"headers", func(j *Job, raw json.RawMessage) error { return readHeaders(j, raw) }},
+	{"unique_key", func(j *Job, raw json.RawMessage) error { return readString("unique_key", raw, &j.unique().Key) }},
+	{"unique_until", func(j *Job, raw json.RawMessage) (err error) {
+		j.unique().Until, err = readText("unique_until", raw, "started", Until)
+		return err
+	}},
+	{"unique_window", func(j *Job, raw json.RawMessage) (err error) {
+		u := j.unique()
+		u.Until = later.ForWindow
+		u.Window, err = readText("unique_window", raw, "1h", Positive)
+		return err
+	}},
+	{"sliding", func(j *Job, raw json.RawMessage) error { return readBool("sliding", raw, &j.unique().Sliding) }},
+	{"on_conflict", func(j *Job, raw json.RawMessage) (err error) {
+		j.unique().OnConflict, err = readText("on_conflict", raw, "replace", OnConflict)
+		return err
+	}},
+	{"latest", func(j *Job, raw json.RawMessage) (err error) {
+		j.unique().Latest, err = readText("latest", raw, "10m", Positive)
+		return err
+	}},
+}
+
+// unique is the job's own Unique, for a field to be set in it.
+func (j *Job) unique() *later.Unique {
+	var u later.Unique
+	if j.Options.Unique != nil { // the defaults', which other lines share
+		u = *j.Options.Unique
+	}
+	j.Options.Unique = &u
+	return &u
 }
 
 // FieldNames returns the fields that a line may have.
@@ -88,7 +118,7 @@ func FieldNames() []string {
 // otherWords are what people call the fields elsewhere.
 var otherWords = map[string]string{
 	"in": "delay", "at": "run_at", "scheduled_at": "run_at", "attempts": "max_attempts", "retries": "max_attempts",
-	"args": "payload", "data": "payload", "body": "payload", "type": "kind", "name": "kind", "job": "kind",
+	"unique": "unique_key", "key": "unique_key", "args": "payload", "data": "payload", "body": "payload", "type": "kind", "name": "kind", "job": "kind",
 }
 
 // ParseLine reads one JSON object and returns the job that it asks for, checked
@@ -132,6 +162,9 @@ func ParseLine(line []byte, defaults Job) (Job, error) {
 		} else {
 			job.Options.ExpiresAt = time.Time{}
 		}
+	}
+	if set["unique_until"] && set["unique_window"] {
+		return Job{}, &later.FieldError{Field: "unique_until", Reason: "and unique_window are both set; set one"}
 	}
 	if err := job.CheckExpiry(); err != nil {
 		return Job{}, err
@@ -198,6 +231,13 @@ func readString(name string, raw json.RawMessage, into *string) error {
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return &later.FieldError{Field: name, Reason: fmt.Sprintf("is %s; it must be a JSON string", short(string(raw)))}
+	}
+	return nil
+}
+
+func readBool(name string, raw json.RawMessage, into *bool) error {
+	if err := json.Unmarshal(raw, into); err != nil {
+		return &later.FieldError{Field: name, Reason: fmt.Sprintf("is %s; it must be true or false", short(string(raw)))}
 	}
 	return nil
 }

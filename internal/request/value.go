@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/spelling"
 )
 
 // Duration reads a duration: Go's notation (1h30m, 250ms), before which days
@@ -109,6 +110,28 @@ func written(d time.Duration) string {
 		return fmt.Sprintf("%dd", days)
 	}
 	return fmt.Sprintf("%dd%s", days, text)
+}
+
+// Until reads how long a key is held; a window is set by its length.
+func Until(field, text string) (later.Until, error) {
+	return oneOf(field, text, later.UntilDone, later.UntilStarted)
+}
+
+// OnConflict reads what happens to the job that holds the key.
+func OnConflict(field, text string) (later.OnConflict, error) {
+	return oneOf(field, text, later.Skip, later.Replace, later.Postpone, later.ReplaceAndPostpone)
+}
+
+// oneOf reads one of several words.
+func oneOf[T fmt.Stringer](field, text string, values ...T) (T, error) {
+	words := make([]string, len(values))
+	for i, v := range values {
+		if words[i] = v.String(); words[i] == text {
+			return v, nil
+		}
+	}
+	return values[0], &later.FieldError{Field: field, Reason: fmt.Sprintf("is %q%s; there are %s",
+		short(text), spelling.DidYouMean(text, words), strings.Join(words, ", "))}
 }
 
 func short(text string) string { return later.CleanText(text, 60) }
