@@ -121,7 +121,10 @@ func TestKeyOf(t *testing.T) {
 			}
 			key, err := later.KeyOf(json.RawMessage(text))
 			if err != nil {
-				rt.Skip(err) // a NUL
+				if !strings.Contains(string(text), `\u0000`) {
+					rt.Fatalf("KeyOf(%s): %v", text, err)
+				}
+				return // a NUL is refused
 			}
 			if again, err := later.KeyOf(value); err != nil || again != key {
 				rt.Fatalf("KeyOf(%s): got %s and %s, %v", text, key, again, err)
