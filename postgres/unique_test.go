@@ -434,6 +434,33 @@ func TestUniqueInManyStatements(t *testing.T) {
 	}
 }
 
+func TestUniqueInEachMode(t *testing.T) {
+	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			d := open(t, postgres.Config{})
+			store := d.at("&default_query_exec_mode=" + mode + "&datestyle=German,%20DMY")
+			opts := later.Options{RunAt: time.Date(2099, 2, 3, 4, 5, 6, 0, time.UTC), Tenant: `a,"b"{c}\d'$1 NULL é`, Unique: &later.Unique{
+				Key: `k,"'{}\ $1`, OnConflict: later.ReplaceAndPostpone, Latest: 100 * 365 * 24 * time.Hour,
+			}}
+			for i, payload := range []string{` {"a" : 1.10} `, ` {"b" : "x\\y"} `} {
+				opts.RunAt = opts.RunAt.Add(time.Hour)
+				done, err := store.Enqueue(t.Context(), work(payload), opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := later.Enqueued{ID: done.ID}
+				if i == 1 {
+					want.Outcome, want.Holder = later.ReplacedAndPostponed, later.StateScheduled
+				}
+				got := d.find(done.ID)
+				if done != want || string(got.Payload) != payload || !got.RunAt.Equal(opts.RunAt) || got.Tenant != opts.Tenant || got.UniqueKey != opts.Unique.Key {
+					t.Errorf("got %+v and %+v, want %+v", done, got, want)
+				}
+			}
+		})
+	}
+}
+
 func TestUniqueThroughThePooler(t *testing.T) {
 	d := open(t, postgres.Config{})
 	store, err := postgres.Open(t.Context(), testdb.PgBouncer(t)+"&default_query_exec_mode=exec", postgres.Config{Schema: d.schema})

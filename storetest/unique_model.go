@@ -24,7 +24,7 @@ func testUniqueModel(t *testing.T, open Open) {
 			m := &uniqueModel{rt: rt, world: &world{t: rt, ctx: w.ctx, store: w.store}, run: run, jobs: map[int64]*uniqueJob{}, windows: map[string]int64{}}
 			defer m.clear()
 			rt.Repeat(map[string]func(*rapid.T){
-				"":          m.check,
+				"":          m.checkSometimes,
 				"enqueue":   m.enqueueOne,
 				"enqueue 2": m.enqueueOne,
 				"enqueue 3": m.enqueueOne,
@@ -38,6 +38,7 @@ func testUniqueModel(t *testing.T, open Open) {
 				"retry":     m.retryOne,
 				"all dead":  m.retryAll,
 			})
+			m.check(rt)
 		})
 	})
 }
@@ -48,6 +49,7 @@ type uniqueModel struct {
 	*world
 	rt      *rapid.T
 	run     int
+	steps   int
 	n       int // of requests, for payloads
 	jobs    map[int64]*uniqueJob
 	windows map[string]int64 // whose window does not end
@@ -314,6 +316,13 @@ func (m *uniqueModel) retryAll(rt *rapid.T) {
 		rt.Fatalf("RetryDead: got %v, want %d jobs to stay", err, stay)
 	case (want > 0 || stay == 0) && err != nil:
 		rt.Fatalf("RetryDead: %v", err)
+	}
+}
+
+// checkSometimes is check after every fourth step: it costs more than most of them.
+func (m *uniqueModel) checkSometimes(rt *rapid.T) {
+	if m.steps++; m.steps%4 == 0 {
+		m.check(rt)
 	}
 }
 

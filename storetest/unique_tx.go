@@ -96,6 +96,24 @@ func testUniqueTx[TX any](t *testing.T, start func(t *testing.T) *txWorld[TX]) {
 		}
 	}
 
+	// A job that enqueues its successor with its own key ends itself first.
+	t.Run("a job that is ended in a transaction gives its key to the next one in it", func(t *testing.T) {
+		w := start(t)
+		u := later.Unique{Key: "k"}
+		id := w.takes(u, later.Options{})
+		c := w.claimThis(id)
+		tx := w.begin()
+		equal(t, "before its end", w.uniqueTx(tx, `{}`, u), later.Enqueued{ID: id, Outcome: later.Skipped, Holder: later.StateRunning})
+		if err := w.tx.Done(w.ctx, tx, c); err != nil {
+			t.Fatal(err)
+		}
+		next := w.uniqueTx(tx, `{}`, u)
+		equal(t, "after its end", next, later.Enqueued{ID: next.ID})
+		w.commit(tx)
+		w.gone(id)
+		w.skips(next.ID, u, later.Options{})
+	})
+
 	t.Run("what a transaction did to the holder goes with its rollback", func(t *testing.T) {
 		w := start(t)
 		u := later.Unique{Key: "k", OnConflict: later.Replace}
