@@ -14,7 +14,7 @@ import (
 // fullScan is a step that reads a whole table of jobs, by itself or through an
 // index. Aliases count too: every statement below calls the table j, head, or by
 // its name.
-var fullScan = regexp.MustCompile(`\bSCAN (j|head|later_job|later_dead_job|later_job_log|later_worker)\b`)
+var fullScan = regexp.MustCompile(`\bSCAN (j|head|later_job|later_dead_job|later_job_log|later_worker|later_key_window)\b`)
 
 const claimableIndex = "later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at>? AND run_at<?)"
 
@@ -68,6 +68,12 @@ var hot = []hotStatement{
 	{"log of a job", selectLog, []any{0, 10}, "later_job_log_job"},
 	{"finding", selectJob, []any{0, 0}, "PRIMARY KEY"},
 	{"finding a dead job", selectDead, []any{0}, "PRIMARY KEY"},
+	{"who holds a key", selectHolder, []any{"", "work", "k"}, "later_job_unique (tenant=? AND kind=? AND unique_key=?)"},
+	{"who holds the key of a dead job", selectKeyHolder, []any{0}, "j USING COVERING INDEX later_job_unique (tenant=? AND kind=? AND unique_key=?)"},
+	{"whose window it is", selectWindow, []any{"", "work", "k", 0}, "later_key_window USING PRIMARY KEY (tenant=? AND kind=? AND key=?)"},
+	{"the job of a window", selectWindowJob, []any{0}, "PRIMARY KEY"},
+	{"replacing", updateReplaced, []any{"", "", 0}, "PRIMARY KEY"},
+	{"old windows", deleteOldWindows, []any{0, 10}, "later_key_window_end (ends_at<?)"},
 }
 
 func plan(t *testing.T, s *Store, query string, args ...any) string {
