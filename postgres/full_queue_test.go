@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,24 +11,6 @@ import (
 	"github.com/later-queue/later/internal/testdb"
 	"github.com/later-queue/later/postgres"
 )
-
-// ownDatabase makes a database of the test's own on the shared server.
-func ownDatabase(t *testing.T) (address string) {
-	t.Helper()
-	server := testdb.Postgres(t)
-	name := "db_" + testdb.Schema(t, server)
-	conn := connect(t, server)
-	if _, err := conn.Exec(t.Context(), "create database "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { runAfter(t, server, "drop database "+name+" (force)") })
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = name
-	return u.String()
-}
 
 // queueUsage has the server say that its queue of notifications is as full as that; ""
 // is the truth again. To fill it takes gigabytes. What is the server's own is replaced
@@ -45,7 +26,7 @@ func (d *db) queueUsage(usage string) {
 
 // Case 163: some session listens and does not end its transaction, and the queue fills up.
 func TestNotificationQueueFillsUp(t *testing.T) {
-	address := ownDatabase(t)
+	address, _, _ := testdb.Database(t, testdb.Postgres(t))
 	var logged logLines
 	d := openAt(t, address, postgres.Config{})
 	d.SetProof(time.Hour, time.Minute) // it does not notice

@@ -246,7 +246,7 @@ func (m *rotations) begin(req later.ClaimRequest) []*turnQueue {
 		}
 		q.cursors, q.forgotten = maps.Clone(r.cursors), r.forgotten
 		q.whole = q.whole || r.slow || r.marks != nil
-		if r.marks == nil || req.Thorough || (r.took <= longLook || m.alone) && r.toLook(m.clock(), req.Unanswered) {
+		if r.marks == nil || req.Thorough || (r.took <= longLook || m.alone) && r.lookDue(m.clock(), req.Unanswered) {
 			continue
 		}
 		q.head, q.complete = false, true
@@ -264,9 +264,9 @@ func (m *rotations) begin(req later.ClaimRequest) []*turnQueue {
 	return queues
 }
 
-// toLook reports whether it is time to look from the heads: after a pause, or because there is a
+// lookDue reports whether it is time to look from the heads: after a pause, or because there is a
 // claim whose answer was lost and that was not looked for.
-func (r *rotation) toLook(now time.Time, unanswered []int64) bool {
+func (r *rotation) lookDue(now time.Time, unanswered []int64) bool {
 	due := !now.Before(r.lookAfter)
 	for _, token := range unanswered {
 		due = due || !slices.Contains(r.searched, token)

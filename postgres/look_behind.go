@@ -76,7 +76,7 @@ func (m *rotations) toLook(req later.ClaimRequest) (queues []*turnQueue) {
 	now, kinds := m.clock(), kindsKey(req.Kinds)
 	for _, q := range req.Queues {
 		r := m.all[rotationKey{kinds, q.Queue}]
-		if r != nil && r.marks != nil && r.took > longLook && !r.looking && r.toLook(now, req.Unanswered) {
+		if r != nil && r.marks != nil && r.took > longLook && !r.looking && r.lookDue(now, req.Unanswered) {
 			r.looking = true
 			queues = append(queues, &turnQueue{name: q.Queue, nr: 1, head: true, whole: true, cursors: maps.Clone(r.cursors), forgotten: r.forgotten})
 		}

@@ -174,13 +174,7 @@ func TestPutOffWhenFull(t *testing.T) {
 	s, _ := openFile(t)
 	insertJobsOf(t, s, 600)
 	list := claimed(t, s, 600)
-	onWriter(t, s, func(tx *writeTx) error {
-		var pages int
-		if err := tx.queryRow("pragma page_count").Scan(&pages); err != nil {
-			return err
-		}
-		return tx.script(fmt.Sprintf("pragma max_page_count = %d", pages))
-	})
+	fillDisk(t, s)
 	settlements := make([]later.Settlement, len(list))
 	for i, c := range list {
 		settlements[i] = later.Settlement{Lease: c.Lease, Outcome: later.OutcomeSnoozed, Delay: time.Hour}

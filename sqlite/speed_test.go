@@ -148,13 +148,7 @@ func TestSettleManyWhenFull(t *testing.T) {
 	s, _ := openFile(t)
 	insertJobsOf(t, s, 600)
 	list := claimed(t, s, 600)
-	onWriter(t, s, func(tx *writeTx) error {
-		var pages int
-		if err := tx.queryRow("pragma page_count").Scan(&pages); err != nil {
-			return err
-		}
-		return tx.script(fmt.Sprintf("pragma max_page_count = %d", pages))
-	})
+	fillDisk(t, s)
 	settleDone(t, s, list)
 	if got := count(t, s, `select count(*) from later_job_log`); got != 600 {
 		t.Errorf("%d log rows, want 600", got)
@@ -278,4 +272,16 @@ func TestWorkerBudget(t *testing.T) {
 	if got, most := commits(t, path)-before, jobs/50; got > most {
 		t.Errorf("%d commits, want at most %d (0.02 a job; 19 to 22 measured)", got, most)
 	}
+}
+
+// fillDisk lets the file not grow any more.
+func fillDisk(t *testing.T, s *Store) {
+	t.Helper()
+	onWriter(t, s, func(tx *writeTx) error {
+		var pages int
+		if err := tx.queryRow("pragma page_count").Scan(&pages); err != nil {
+			return err
+		}
+		return tx.script(fmt.Sprintf("pragma max_page_count = %d", pages))
+	})
 }

@@ -24,7 +24,13 @@ import (
 // or of the whole page.
 func blocks(t *testing.T, language, heading string) []string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "sql.md"))
+	return pageBlocks(t, "sql.md", language, heading)
+}
+
+// pageBlocks is blocks of another page in docs.
+func pageBlocks(t *testing.T, name, language, heading string) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +38,7 @@ func blocks(t *testing.T, language, heading string) []string {
 	if heading != "" {
 		_, after, found := strings.Cut(text, "\n## "+heading+"\n")
 		if !found {
-			t.Fatalf("docs/sql.md has no heading %q", heading)
+			t.Fatalf("docs/%s has no heading %q", name, heading)
 		}
 		text, _, _ = strings.Cut(after, "\n## ")
 	}
@@ -41,7 +47,7 @@ func blocks(t *testing.T, language, heading string) []string {
 		found = append(found, m[1])
 	}
 	if len(found) == 0 {
-		t.Fatalf("docs/sql.md has no %s under %q", language, heading)
+		t.Fatalf("docs/%s has no %s under %q", name, language, heading)
 	}
 	return found
 }

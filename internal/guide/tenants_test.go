@@ -1,9 +1,6 @@
 package guide
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,21 +16,9 @@ import (
 // tenantBlocks are the SQL blocks of docs/tenants.md under a heading, for a role.
 func tenantBlocks(t *testing.T, heading, role string) []string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tenants.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, ok := strings.Cut(string(page), "\n## "+heading+"\n")
-	if !ok {
-		t.Fatalf("docs/tenants.md has no heading %q", heading)
-	}
-	text, _, _ = strings.Cut(text, "\n## ")
 	var found []string
-	for _, m := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		found = append(found, strings.ReplaceAll(m[1], "shop_app", role))
-	}
-	if len(found) == 0 {
-		t.Fatalf("docs/tenants.md has no SQL under %q", heading)
+	for _, block := range pageBlocks(t, "tenants.md", "sql", heading) {
+		found = append(found, strings.ReplaceAll(block, "shop_app", role))
 	}
 	return found
 }
