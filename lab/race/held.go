@@ -14,7 +14,6 @@ var Held = Race{
 	Rounds:       1,
 	Lanes: []Lane{
 		{Contender: "ours", Settings: "defaults"},
-		{Contender: "ours", Settings: "tuned"},
 		{Contender: "river", Settings: "bench"},
 		{Contender: "gue", Settings: "tuned"},
 		{Contender: "plainsql", Settings: "clients4"},
