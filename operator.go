@@ -37,6 +37,19 @@ type Operator interface {
 	RetryDead(ctx context.Context, f Filter) (int, error)
 	DropDead(ctx context.Context, f Filter) (int, error)
 
+	// Pause keeps the jobs of a scope from starting, in every process, until Resume. It is
+	// stored. A claim that begins after Pause has returned takes none of them, and no sweep
+	// runs a suspect; jobs that a worker has claimed already go on, and those that wait in it
+	// for a slot start within half a second or are given back. What is paused stays as it
+	// is: it costs no attempt, no write, and keeps no other job from being found. Pausing what is
+	// paused keeps the time and who did it, and takes the new reason. The error is that of
+	// [CheckPause].
+	Pause(ctx context.Context, scope Scope, by, reason string) error
+	// Resume ends a pause, and wakes workers that wait; ErrNotFound when there was none.
+	Resume(ctx context.Context, scope Scope) error
+	// Pauses returns what is paused, by what it is of and name.
+	Pauses(ctx context.Context) ([]Pause, error)
+
 	// Workers returns the workers that were alive lately, by name.
 	Workers(ctx context.Context) ([]WorkerInfo, error)
 }

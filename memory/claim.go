@@ -23,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	var claimed []*later.Claimed
 	try := func(j *job) bool {
 		switch {
-		case !slices.Contains(req.Kinds, j.Kind):
+		case !slices.Contains(req.Kinds, j.Kind) || s.isPaused(j):
 			return false
 		case take.again(j) && j.cancelAt.IsZero() && !j.expired(now):
 			claimed = append(claimed, s.takeAgain(j, take))
@@ -139,7 +139,7 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 		case j.holds(now):
 		case doomOf(j, now) != later.DoomNone:
 			doomed = append(doomed, j)
-		case req.Suspect && isSuspect(j, req, now) && (suspect == nil || before(j, suspect)):
+		case req.Suspect && isSuspect(j, req, now) && !s.isPaused(j) && (suspect == nil || before(j, suspect)):
 			suspect = j
 		}
 	}

@@ -54,6 +54,7 @@ type Store struct {
 	keys    map[uniqueKey]*job       // who holds each key
 	windows map[uniqueKey]*keyWindow // whose end has not come, or has not been tidied up
 	watches []*watch                 // those that wait
+	paused  map[later.Scope]later.Pause
 }
 
 // latest is the last run_at that can be stored: the Horizon in the databases'
@@ -73,6 +74,7 @@ func New() *Store {
 		workers: map[string]later.WorkerInfo{},
 		keys:    map[uniqueKey]*job{},
 		windows: map[uniqueKey]*keyWindow{},
+		paused:  map[later.Scope]later.Pause{},
 	}
 	s.Client = later.NewClient(s)
 	return s

@@ -73,9 +73,13 @@ func (s *Store) wake(queue string, runAt, now time.Time) {
 		if !slices.Contains(w.queues, queue) {
 			continue
 		}
-		select {
-		case w.wakes <- struct{}{}:
-		default: // it has not taken the last one yet
-		}
+		w.tell()
+	}
+}
+
+func (w *watch) tell() {
+	select {
+	case w.wakes <- struct{}{}:
+	default: // it has not taken the last one yet
 	}
 }

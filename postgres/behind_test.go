@@ -63,7 +63,7 @@ func spied(t *testing.T) (*Store, *pgx.Conn, *spy) {
 func markLanes(t *testing.T, s *Store, queue string, took time.Duration) {
 	t.Helper()
 	q := &turnQueue{name: queue, nr: 1, head: true, whole: true}
-	rows, err := s.nextLanes(t.Context(), []string{"work"}, nil, []*turnQueue{q})
+	rows, err := s.nextLanes(t.Context(), []string{"work"}, nil, []*turnQueue{q}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,44 +11,80 @@ import (
 	"github.com/later-queue/later/internal/turns"
 )
 
-// Claim implements [later.Runner].
+// Claim implements [later.Runner]. It goes by the gates that the store knows; when a statement finds
+// that they have changed, they are read, and the claim goes on.
 func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Claimed, error) {
-	if len(req.Queues) == 0 || len(req.Kinds) == 0 || req.Limit <= 0 {
-		return nil, nil
-	}
-	kinds := slices.Compact(slices.Sorted(slices.Values(req.Kinds)))
-	queues, limits := make([]string, len(req.Queues)), make([]int32, len(req.Queues))
+	queues := make([]string, len(req.Queues))
 	for i, q := range req.Queues {
-		queues[i], limits[i] = q.Queue, int32(min(q.Limit, maxClaim))
-	}
-	args := []any{
-		queues, limits, int32(min(req.Limit, maxClaim)), kinds, int32(later.SuspectCrashes),
-		append([]int64{}, req.Unanswered...), // not null, which would be neither true nor false
-		req.Token, micros(req.Lease), !s.config.NoLog, req.Worker,
+		queues[i] = q.Queue
 	}
 	var jobs []*later.Claimed
-	quick := s.rotations.none(req) && !req.Thorough
-	if quick {
-		var tenants bool
-		var err error
-		if jobs, tenants, err = s.claimQuickly(ctx, req, len(kinds), args); err != nil {
+	for len(req.Queues) > 0 && len(req.Kinds) > 0 && req.Limit > 0 {
+		set, err := s.gateSet(ctx)
+		if err != nil {
 			return nil, err
 		}
-		quick = !tenants
-	}
-	if !quick {
-		var err error
-		if jobs, err = s.claimInTurn(ctx, req, kinds, args); err != nil {
+		more, latest, err := s.claimBy(ctx, set, set.open(req))
+		if err != nil {
 			return nil, err
 		}
+		jobs = append(jobs, more...)
+		if latest {
+			break
+		}
+		s.stale(set)
+		req = without(req, more)
 	}
 	turns.Sort(jobs, queues)
 	return jobs, nil
 }
 
+// claimBy claims as the gates say, and reports whether they are the latest.
+func (s *Store) claimBy(ctx context.Context, set *gateSet, req later.ClaimRequest) (jobs []*later.Claimed, latest bool, err error) {
+	if len(req.Queues) == 0 || len(req.Kinds) == 0 { // all is paused
+		latest, err = s.isLatest(ctx, set.version)
+		return nil, latest, err
+	}
+	kinds := slices.Compact(slices.Sorted(slices.Values(req.Kinds)))
+	names, limits := make([]string, len(req.Queues)), make([]int32, len(req.Queues))
+	for i, q := range req.Queues {
+		names[i], limits[i] = q.Queue, int32(min(q.Limit, maxClaim))
+	}
+	args := []any{
+		names, limits, int32(min(req.Limit, maxClaim)), kinds, int32(later.SuspectCrashes),
+		append([]int64{}, req.Unanswered...), // not null, which would be neither true nor false
+		req.Token, micros(req.Lease), !s.config.NoLog, req.Worker, set.version,
+	}
+	if s.rotations.none(req) && !req.Thorough {
+		jobs, tenants, latest, err := s.claimQuickly(ctx, req, len(kinds), args)
+		if err != nil || !tenants || !latest {
+			return jobs, latest, err
+		}
+	}
+	c := s.newTurnClaim(req, kinds, args, set)
+	if err := c.run(ctx); err != nil {
+		return nil, false, err
+	}
+	return c.jobs, c.latest, nil
+}
+
+// without is what is left of a request when jobs have been claimed.
+func without(req later.ClaimRequest, jobs []*later.Claimed) later.ClaimRequest {
+	had := map[string]int{}
+	for _, job := range jobs {
+		had[job.Queue]++
+	}
+	req.Limit -= len(jobs)
+	req.Queues = slices.Clone(req.Queues)
+	for i, q := range req.Queues {
+		req.Queues[i].Limit -= had[q.Queue]
+	}
+	return req
+}
+
 // claimQuickly looks from the head of every level, as if there were no tenants; where it finds
 // that there are, it takes nothing. If that takes long, the next claim will begin otherwise.
-func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds int, args []any) (jobs []*later.Claimed, tenants bool, err error) {
+func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds int, args []any) (jobs []*later.Claimed, tenants, latest bool, err error) {
 	sql, ask := s.claimSQL("quick", quickClaimSQL, kinds), s.rotations.toAsk(req)
 	if ask {
 		sql = s.claimSQL("tenants", tenantClaimSQL, kinds)
@@ -66,7 +102,13 @@ func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds 
 	if err == nil || outlasted(err) {
 		s.rotations.afterQuick(req, elapsed, len(jobs), ask, scan.tenants)
 	}
-	return jobs, scan.tenants, err
+	version := args[len(args)-1].(int64)
+	// One that found nothing without asking has not told either.
+	latest = len(jobs) > 0 || ask && scan.version == version
+	if err == nil && len(jobs) == 0 && !ask {
+		latest, err = s.isLatest(ctx, version)
+	}
+	return jobs, scan.tenants, latest, err
 }
 
 // claimSQL is a statement for so many kinds. A worker always has the same kinds, so

@@ -12,7 +12,7 @@ import (
 )
 
 // claimScan reads the answer of a claim, of which each row has a job or, if it was asked for,
-// whether any job has a tenant.
+// whether any job has a tenant, and the version of the gates.
 type claimScan struct {
 	store *Store
 	token int64
@@ -25,6 +25,7 @@ type claimScan struct {
 	// latest row was made.
 	began, clock time.Time
 	tenants      bool
+	version      int64 // of the gates; zero: it was not asked for
 }
 
 // elapsed is how long the statement took by the server.
@@ -49,7 +50,7 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 	if !c.known {
 		c.known, c.binary = true, isBinary(row.FieldDescriptions())
 	}
-	dest := make([]any, 0, columnTenants+1)
+	dest := make([]any, 0, columnTenants+2)
 	var r recordRow
 	hasJob := values[0] != nil
 	if c.binary {
@@ -66,7 +67,7 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 	}
 	if len(values) > columnTenants && values[columnTenants] != nil {
 		dest = append(dest, make([]any, columnTenants-len(dest))...)
-		dest = append(dest, &c.tenants)
+		dest = append(dest, &c.tenants, &c.version)
 	}
 	if len(dest) > 0 {
 		if err := row.Scan(append(dest, make([]any, len(values)-len(dest))...)...); err != nil {

@@ -18,7 +18,7 @@ import (
 //
 // Parameters of the two that claim: $1 queues, $2 the most of each, $3 the most of all, $4
 // kinds, $5 SuspectCrashes, $6 unanswered tokens, $7 token, $8 lease in microseconds, $9
-// whether there is a log, $10 worker.
+// whether there is a log, $10 worker, $11 the version of the gates that the claim goes by.
 
 const (
 	// unanswered tells a row that an earlier claim of the same worker has leased,
@@ -164,14 +164,14 @@ const quickPicked = `
   limit $3`
 
 // lanePicked are what a claim takes of lanes in their order, each from behind its mark.
-// Further parameters: the lanes ($11 the numbers of their queues, $12 priorities, $13
-// tenants, $14 the most of each, $15 and $16 the marks' run_at and id).
+// Further parameters: the lanes ($12 the numbers of their queues, $13 priorities, $14
+// tenants, $15 the most of each, $16 and $17 the marks' run_at and id).
 const lanePicked = `
   select t.ctid, t.lost
-  from unnest($1::text[], $2::int[]) with ordinality as q (queue, room, nr)
+  from ` + freshGates + `unnest($1::text[], $2::int[]) with ordinality as q (queue, room, nr)
   cross join lateral (
     select taken.ctid, taken.lost
-    from unnest($11::int[], $12::int[], $13::text[], $14::int[], $15::timestamptz[], $16::bigint[])
+    from unnest($12::int[], $13::int[], $14::text[], $15::int[], $16::timestamptz[], $17::bigint[])
       as l (nr, priority, tenant, room, run_at, id)
     cross join lateral ({taken}
     ) taken
@@ -209,15 +209,15 @@ const (
         limit 1
       ) one
     ) t
-  ) as tenants
+  ) as tenants, (` + readGateVersion + `) as version
 ),
 `
-	whereNoTenant = `(select from asked where not asked.tenants) as none
+	whereNoTenant = `(select from asked where not asked.tenants and asked.version = $11) as none
   cross join `
 	updateAndTell = `,
 claimed as (` + claimUpdate + `
 )
-select ` + recordColumns + `, ` + claimFacts + `, asked.tenants
+select ` + recordColumns + `, ` + claimFacts + `, asked.tenants, asked.version
 from (values (true), (false)) as part (summary)
 left join asked on part.summary
 left join claimed j on not part.summary`
@@ -225,7 +225,9 @@ left join claimed j on not part.summary`
 
 // The statements for a worker with so many kinds.
 
-func quickClaimSQL(kinds int) string { return quickSQL(kinds, "", "", claimUpdate+", "+claimFacts) }
+func quickClaimSQL(kinds int) string {
+	return quickSQL(kinds, "", freshGates, claimUpdate+", "+claimFacts)
+}
 
 func tenantClaimSQL(kinds int) string {
 	return quickSQL(kinds, anyTenant, whereNoTenant, updateAndTell)

@@ -21,6 +21,8 @@ type turnClaim struct {
 	req    later.ClaimRequest
 	kinds  []string
 	args   []any // of laneClaim, up to the lanes
+	set    *gateSet
+	latest bool // the gates that it went by
 	queues []*turnQueue
 	room   int // how many jobs are still wanted
 
@@ -83,23 +85,40 @@ const (
 	maxBarren = 3
 )
 
-// claimInTurn claims up to limit jobs, and of each queue up to the request's limit.
-func (s *Store) claimInTurn(ctx context.Context, req later.ClaimRequest, kinds []string, args []any) ([]*later.Claimed, error) {
-	s.lookBehind(req)
-	c := &turnClaim{store: s, req: req, kinds: kinds, args: args, queues: s.rotations.begin(req), room: min(req.Limit, maxClaim)}
-	if s.rotations.toAskForNews(req) || c.notes() {
+// newTurnClaim begins a claim up to the request's limits, which run makes.
+func (s *Store) newTurnClaim(req later.ClaimRequest, kinds []string, args []any, set *gateSet) *turnClaim {
+	s.lookBehind(req, set)
+	c := &turnClaim{
+		store: s, req: req, kinds: kinds, args: args, set: set, latest: true,
+		queues: s.rotations.begin(req), room: min(req.Limit, maxClaim),
+	}
+	for _, q := range c.queues {
+		q.lanes = slices.DeleteFunc(q.lanes, c.paused)
+		q.seen = slices.DeleteFunc(q.seen, c.paused)
+	}
+	return c
+}
+
+func (c *turnClaim) paused(l *turnLane) bool {
+	_, paused := slices.BinarySearch(c.set.tenants, l.tenant)
+	return paused
+}
+
+func (c *turnClaim) run(ctx context.Context) error {
+	if c.store.rotations.toAskForNews(c.req) || c.notes() {
 		if err := c.news(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	for c.room > 0 {
+	taken := false
+	for c.room > 0 && c.latest {
 		if err := c.look(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		lanes := c.next()
 		if len(lanes) == 0 && !c.asked {
 			if err := c.news(ctx); err != nil {
-				return nil, err
+				return err
 			}
 			lanes = c.next()
 		}
@@ -107,11 +126,20 @@ func (s *Store) claimInTurn(ctx context.Context, req later.ClaimRequest, kinds [
 			break
 		}
 		if err := c.take(ctx, lanes); err != nil {
-			return nil, err
+			return err
+		}
+		taken = true
+	}
+	if !taken { // then nothing has told whether the gates have changed
+		var err error
+		if c.latest, err = c.store.isLatest(ctx, c.set.version); err != nil {
+			return err
 		}
 	}
-	s.rotations.end(req, c)
-	return c.jobs, nil
+	if c.latest {
+		c.store.rotations.end(c.req, c)
+	}
+	return nil
 }
 
 // notes reports whether marks may begin with this claim: then what is new later must be
@@ -153,7 +181,7 @@ func (c *turnClaim) look(ctx context.Context) error {
 		return nil
 	}
 	began, sent := c.store.rotations.clock(), time.Now()
-	rows, err := c.store.nextLanes(ctx, c.kinds, c.req.Unanswered, queues)
+	rows, err := c.store.nextLanes(ctx, c.kinds, c.req.Unanswered, queues, c.set.tenants)
 	if err != nil {
 		c.failed(err, began)
 		return err
@@ -232,25 +260,25 @@ func (q *turnQueue) sort() {
 	})
 }
 
-// nextLanes looks for lanes of queues, behind their cursors: those in which something can be
-// claimed, and for a queue that is to be looked through as a whole also the others, unless
-// there are so many that they would stand in the way of these.
-func (s *Store) nextLanes(ctx context.Context, kinds []string, unanswered []int64, queues []*turnQueue) ([]lookedLane, error) {
+// nextLanes looks for lanes of queues, behind their cursors, but for those of paused tenants:
+// those in which something can be claimed, and for a queue that is to be looked through as a
+// whole also the others, unless there are so many that they would stand in the way of these.
+func (s *Store) nextLanes(ctx context.Context, kinds []string, unanswered []int64, queues []*turnQueue, paused []string) ([]lookedLane, error) {
 	whole := slices.ContainsFunc(queues, func(q *turnQueue) bool { return q.whole })
-	rows, err := s.readNextLanes(ctx, kinds, unanswered, queues, whole)
+	rows, err := s.readNextLanes(ctx, kinds, unanswered, queues, paused, whole)
 	if err != nil || !whole {
 		return rows, err
 	}
 	found := map[int32]int{}
 	for _, row := range rows {
 		if found[row.Nr]++; found[row.Nr] == maxLanes {
-			return s.readNextLanes(ctx, kinds, unanswered, queues, false)
+			return s.readNextLanes(ctx, kinds, unanswered, queues, paused, false)
 		}
 	}
 	return rows, nil
 }
 
-func (s *Store) readNextLanes(ctx context.Context, kinds []string, unanswered []int64, queues []*turnQueue, whole bool) ([]lookedLane, error) {
+func (s *Store) readNextLanes(ctx context.Context, kinds []string, unanswered []int64, queues []*turnQueue, paused []string, whole bool) ([]lookedLane, error) {
 	names, wanted, all := make([]string, len(queues)), make([]int32, len(queues)), 0
 	nrs, priorities, tenants := []int32{}, []int32{}, []string{}
 	for i, q := range queues {
@@ -264,7 +292,7 @@ func (s *Store) readNextLanes(ctx context.Context, kinds []string, unanswered []
 		name: "look for the next lanes", sql: nextLanes,
 		args: []any{
 			names, wanted, int32(all), kinds, int32(later.SuspectCrashes), append([]int64{}, unanswered...),
-			nrs, priorities, tenants, whole,
+			nrs, priorities, tenants, whole, append([]string{}, paused...),
 		},
 	}, pgx.RowToStructByPos[lookedLane])
 	for i := range rows {
@@ -343,7 +371,11 @@ func (c *turnClaim) take(ctx context.Context, lanes []*turnLane) error {
 		return err
 	}
 	jobs = scan.finish(jobs)
-	if len(jobs) > 0 {
+	if len(jobs) == 0 { // nothing there, or other gates
+		if c.latest, err = c.store.isLatest(ctx, c.set.version); err != nil || !c.latest {
+			return err
+		}
+	} else {
 		c.now = scan.now
 		c.store.rotations.learn(c.now, time.Since(sent)-scan.elapsed())
 	}

@@ -202,10 +202,13 @@ func (w *watch) keys() []string {
 	return append([]string{keyAny}, w.queues...)
 }
 
+// anyQueue is in a notification that concerns every queue: the gates have changed.
+const anyQueue = "*"
+
 // heard passes a notification on.
 func (e *ear) heard(queue string, peers int) {
 	for _, w := range e.watches {
-		if slices.Contains(w.queues, queue) {
+		if queue == anyQueue || slices.Contains(w.queues, queue) {
 			w.notified(peers)
 		}
 	}

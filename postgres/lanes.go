@@ -406,6 +406,13 @@ func (m *rotations) forget() {
 	}
 }
 
+// reset forgets everything.
+func (m *rotations) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all, m.asked = nil, nil
+}
+
 func kindsKey(kinds []string) string { return strings.Join(kinds, " ") } // no kind has a space
 
 func askKey(req later.ClaimRequest) string {

@@ -11,7 +11,8 @@ package postgres
 //
 // Parameters: $1 queues, $2 the most lanes of each, $3 the most lanes of all, $4 kinds, $5
 // SuspectCrashes, $6 unanswered tokens, and the cursors: $7 the numbers of their queues, $8
-// priorities, $9 tenants; $10 whether to give lanes in which nothing can be claimed.
+// priorities, $9 tenants; $10 whether to give lanes in which nothing can be claimed, $11 tenants
+// that are paused.
 const nextLanes = `
 select q.nr::int, t.priority::int, t.tenant, t.run_at, t.id, now(),
        extract(epoch from clock_timestamp() - statement_timestamp())::float8
@@ -47,7 +48,7 @@ cross join lateral (` + levels + `
       where (next.tenant is not null or not t.around)
         and (not t.around or t.stop is null or next.tenant is null or next.tenant <= t.stop)
     )
-    select turn.tenant from turn where turn.tenant is not null
+    select turn.tenant from turn where turn.tenant is not null and not turn.tenant = any($11::text[])
   ) lane
   left join lateral (
     select one.run_at, one.id

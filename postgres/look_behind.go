@@ -53,13 +53,13 @@ func (l *looks) close() {
 
 // lookBehind starts, for the queues of a claim where it is time to look from the heads and
 // that would take long, looks beside the claims.
-func (s *Store) lookBehind(req later.ClaimRequest) {
+func (s *Store) lookBehind(req later.ClaimRequest, set *gateSet) {
 	for _, q := range s.rotations.toLook(req) {
 		s.looks.start(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, lookBound)
 			defer cancel()
 			began := s.rotations.clock()
-			lanes, err := s.nextLanes(ctx, req.Kinds, req.Unanswered, []*turnQueue{q})
+			lanes, err := s.nextLanes(ctx, req.Kinds, req.Unanswered, []*turnQueue{q}, set.tenants)
 			s.rotations.looked(req.Kinds, q, lanes, err, s.rotations.clock().Sub(began))
 		})
 	}

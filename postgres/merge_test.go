@@ -117,7 +117,7 @@ func TestMergeBesideLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), s.sql(quickClaimSQL(len(kinds))), args[:10]...); err != nil {
+	if _, err := tx.Exec(t.Context(), s.sql(quickClaimSQL(len(kinds))), args[:11]...); err != nil {
 		t.Fatal(err)
 	}
 	if got := claimKinds(t, s, 30, kinds); !slices.Equal(got, want[530:560]) {
@@ -143,7 +143,7 @@ func TestPlansBesideLocks(t *testing.T) {
 		for _, kinds := range []int{1, 20} {
 			t.Run(fmt.Sprintf("%d wanted of %d kinds", limit, kinds), func(t *testing.T) {
 				args := claimArgs(limit, kindsNamed(kinds), nil, "default")
-				p := explain(t, s, connect(t), "claim", quickClaimSQL(kinds), quickTypes, args[:10]...)
+				p := explain(t, s, connect(t), "claim", quickClaimSQL(kinds), quickTypes, args[:11]...)
 				if want := 1000 + 500*kinds; p.buffers > want {
 					t.Errorf("got %d buffers, want at most %d: %v", p.buffers, want, p.nodes)
 				}
@@ -172,14 +172,14 @@ func TestPlansOfManyKinds(t *testing.T) {
 		for _, kinds := range []int{1, 20, 200} {
 			old[kinds] = connect(t)
 			args := claimArgs(50, kindsNamed(kinds), nil, "default")
-			explain(t, s, old[kinds], "claim", quickClaimSQL(kinds), quickTypes, args[:10]...)
+			explain(t, s, old[kinds], "claim", quickClaimSQL(kinds), quickTypes, args[:11]...)
 		}
 		execute(t, s, conn, load.sql)
 		for _, test := range []struct{ kinds, buffers int }{{1, 400}, {20, 700}, {200, 2500}} {
 			t.Run(fmt.Sprintf("%s, %d known", load.name, test.kinds), func(t *testing.T) {
 				args := claimArgs(50, kindsNamed(test.kinds), nil, "default")
 				for _, by := range []*pgx.Conn{old[test.kinds], connect(t)} {
-					p := explain(t, s, by, "claim", quickClaimSQL(test.kinds), quickTypes, args[:10]...)
+					p := explain(t, s, by, "claim", quickClaimSQL(test.kinds), quickTypes, args[:11]...)
 					if p.buffers > test.buffers {
 						t.Errorf("got %d buffers, want at most %d: %v", p.buffers, test.buffers, p.nodes)
 					}

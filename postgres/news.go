@@ -148,6 +148,8 @@ func (c *turnClaim) news(ctx context.Context) error {
 	for _, q := range c.queues {
 		if !q.head {
 			q.addFresh(rows)
+			q.lanes = slices.DeleteFunc(q.lanes, c.paused)
+			q.seen = slices.DeleteFunc(q.seen, c.paused)
 		}
 	}
 	return nil

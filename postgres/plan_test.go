@@ -123,9 +123,9 @@ func literal(v any) string {
 }
 
 const (
-	quickTypes = "text[], int[], int, text[], int, bigint[], bigint, bigint, bool, text"
+	quickTypes = "text[], int[], int, text[], int, bigint[], bigint, bigint, bool, text, bigint"
 	laneTypes  = quickTypes + ", int[], int[], text[], int[], timestamptz[], bigint[]"
-	lookTypes  = "text[], int[], int, text[], int, bigint[], int[], int[], text[], bool"
+	lookTypes  = "text[], int[], int, text[], int, bigint[], int[], int[], text[], bool, text[]"
 	freshTypes = "text[], text[], bigint, timestamptz, int, bigint[], int, bigint"
 	dueTypes   = "text[], text[]"
 )
@@ -143,7 +143,7 @@ func claimArgs(limit int, kinds []string, lanes map[lane]position, queues ...str
 		runAts, ids = append(runAts, p.runAt), append(ids, p.id)
 	}
 	return []any{
-		queues, limits, limit, kinds, later.SuspectCrashes, []int64{}, 1, int64(60e6), true, "w",
+		queues, limits, limit, kinds, later.SuspectCrashes, []int64{}, 1, int64(60e6), true, "w", 1,
 		nrs, priorities, tenants, rooms, runAts, ids,
 	}
 }
@@ -152,7 +152,7 @@ func claimArgs(limit int, kinds []string, lanes map[lane]position, queues ...str
 func lookArgs(lanes int, kinds []string, queue, cursor string) []any {
 	return []any{
 		[]string{queue}, []int32{int32(lanes)}, lanes, kinds, later.SuspectCrashes, []int64{},
-		[]int32{1}, []int32{0}, []string{cursor}, true,
+		[]int32{1}, []int32{0}, []string{cursor}, true, []string{"paused", "too"},
 	}
 }
 
@@ -364,10 +364,10 @@ func explainAll(t *testing.T, s *Store, conn *pgx.Conn, marks map[lane]position)
 	}
 	if marks == nil { // no other looks from the heads. Five lanes of three kinds: 107 to 109.
 		statements = append(statements,
-			statement{"claim", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(50, one, nil, "default")[:10]},
-			statement{"claim_of_3_kinds", quickClaimSQL(3), quickTypes, claimBuffers + 50, claimArgs(50, three, nil, "default")[:10]},
-			statement{"claim_of_10_queues", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(5, one, nil, queues...)[:10]},
-			statement{"claim_that_asks_for_tenants", tenantClaimSQL(3), quickTypes, claimBuffers + 60, claimArgs(50, three, nil, "default")[:10]},
+			statement{"claim", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(50, one, nil, "default")[:11]},
+			statement{"claim_of_3_kinds", quickClaimSQL(3), quickTypes, claimBuffers + 50, claimArgs(50, three, nil, "default")[:11]},
+			statement{"claim_of_10_queues", quickClaimSQL(1), quickTypes, claimBuffers, claimArgs(5, one, nil, queues...)[:11]},
+			statement{"claim_that_asks_for_tenants", tenantClaimSQL(3), quickTypes, claimBuffers + 60, claimArgs(50, three, nil, "default")[:11]},
 			statement{"next_lanes", nextLanes, lookTypes, 140, lookArgs(5, three, "default", "")},
 			statement{"next_lanes_behind_a_cursor", nextLanes, lookTypes, 140, lookArgs(5, three, "default", "tenant_5")})
 	}

@@ -212,7 +212,7 @@ func (s *shelf) open(t *testing.T) *db {
 	schema := s.free[0]
 	s.free = s.free[1:]
 	d := openAt(t, s.url, postgres.Config{Schema: schema})
-	d.do(fmt.Sprintf("truncate %s, %s, %s, %s, %s", d.table("job"), d.table("dead_job"), d.table("job_log"), d.table("worker"), d.table("key_window")))
+	d.do(fmt.Sprintf("truncate %s, %s, %s, %s, %s, %s", d.table("job"), d.table("dead_job"), d.table("job_log"), d.table("worker"), d.table("key_window"), d.table("gate")))
 	t.Cleanup(func() { s.free = append(s.free, schema) })
 	return d
 }

@@ -80,6 +80,7 @@ type Store struct {
 	rotations rotations
 	claims    sync.Map // the statements of claims, see claimSQL
 	looks     looks
+	gates     gates
 	ear       *ear
 	// tenantRoles are those whose tables have been looked at, see setTenant.
 	tenantRoles sync.Map

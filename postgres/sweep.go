@@ -83,6 +83,7 @@ suspect as (
       and j.cancel_at is null
       and (j.expires_at is null or j.expires_at > now())
       and (j.lease_until is null or j.lease_until < now())
+      and not j.tenant = any($11::text[])
     order by j.priority, j.run_at
     limit 1
   ) first
@@ -129,12 +130,20 @@ from claimed j`
 
 // Sweep implements [later.Runner].
 func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Claimed, error) {
+	set := &gateSet{}
+	if req.Suspect {
+		var err error
+		if set, err = s.readGates(ctx); err != nil { // what was known may have changed
+			return nil, err
+		}
+	}
 	jobs, err := query(ctx, s, statement{
 		name: "sweep",
 		sql:  sweepJobs,
 		args: []any{
 			int32(min(req.Limit, maxClaim)), int32(later.CrashLimit), int32(later.SuspectCrashes),
-			req.Suspect, req.Queues, req.Kinds, req.Worker, req.Token, micros(req.Lease), !s.config.NoLog,
+			req.Suspect, set.openNames(later.ScopeQueue, req.Queues), set.openNames(later.ScopeKind, req.Kinds),
+			req.Worker, req.Token, micros(req.Lease), !s.config.NoLog, append([]string{}, set.tenants...),
 		},
 	}, func(row pgx.CollectableRow) (*later.Claimed, error) {
 		var r recordRow

@@ -16,13 +16,9 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if len(req.Queues) == 0 || len(req.Kinds) == 0 || req.Limit <= 0 {
 		return nil, nil
 	}
-	kinds, err := json.Marshal(req.Kinds)
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
 	unknown := s.unanswered.unknown(req.Unanswered)
 	var claimed []*later.Claimed
-	err = s.writer.do(ctx, req.Limit, func(tx *writeTx) error {
+	err := s.writer.do(ctx, req.Limit, func(tx *writeTx) error {
 		claimed = nil
 		now, err := tx.now()
 		if err != nil {
@@ -31,9 +27,20 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		if err := giveBack(tx, unknown); err != nil {
 			return err
 		}
+		paused, err := pausesOf(tx)
+		if err != nil {
+			return err
+		}
+		kinds, err := json.Marshal(paused.open(later.ScopeKind, req.Kinds))
+		if err != nil {
+			return err
+		}
 		taking := taking{now: now, worker: req.Worker, token: req.Token, until: after(now, req.Lease)}
 		for _, q := range req.Queues {
-			rows, err := s.claimable(tx, q.Queue, string(kinds), min(q.Limit, req.Limit-len(claimed)), now)
+			if slices.Contains(paused[later.ScopeQueue], q.Queue) {
+				continue
+			}
+			rows, err := s.claimable(tx, q.Queue, string(kinds), paused[later.ScopeTenant], min(q.Limit, req.Limit-len(claimed)), now)
 			if err != nil {
 				return err
 			}

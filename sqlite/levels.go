@@ -1,5 +1,7 @@
 package sqlite
 
+import "slices"
+
 // selectLevels lists the levels of a queue, each kind by itself, best priority
 // first, with the first tenant there, whether its first job is due, and whether
 // there is another tenant: a loose scan over later_job_ready, with three probes
@@ -74,8 +76,9 @@ func readLevels(tx transaction, queue, kinds string, now int64) ([]level, error)
 }
 
 // claimable returns at most limit jobs of a queue that may be claimed: by
-// priority, and of a priority as its tenants' turns come. The caller sorts them.
-func (s *Store) claimable(tx transaction, queue, kinds string, limit int, now int64) ([]*claimedRow, error) {
+// priority, and of a priority as its tenants' turns come; none of tenants that are
+// paused. The caller sorts them.
+func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, limit int, now int64) ([]*claimedRow, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -87,6 +90,9 @@ func (s *Store) claimable(tx transaction, queue, kinds string, limit int, now in
 	for _, l := range levels {
 		if len(list) >= limit {
 			break
+		}
+		if !l.shared && slices.Contains(paused, l.tenant) {
+			continue
 		}
 		more, err := s.readLevel(tx, l, kinds, limit-len(list), now)
 		if err != nil {

@@ -55,6 +55,10 @@ where crashes > 0
   and max_attempts > 1
   and queue in (select value from json_each(?2))
   and kind in (select value from json_each(?3))
+  and not exists (
+    select 1 from later_gate g
+    where g.paused_at is not null
+      and (g.scope, g.name) in (('queue', later_job.queue), ('kind', later_job.kind), ('tenant', later_job.tenant)))
 order by priority, run_at, id
 limit 1`
 

@@ -102,7 +102,10 @@ select turn.tenant, j.id, j.run_at
 from (
   select lane.tenant
   from lane
-  where lane.tenant is not null and (?7 is null or lane.tenant <= ?7) and exists (
+  where lane.tenant is not null and (?7 is null or lane.tenant <= ?7)
+    and not exists (
+      select 1 from later_gate g where g.scope = 'tenant' and g.name = lane.tenant and g.paused_at is not null)
+    and exists (
     select 1
     from wanted
     cross join later_job head indexed by later_job_ready

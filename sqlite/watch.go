@@ -159,13 +159,16 @@ func (w *watches) txEnded(committed bool) {
 	clear(w.pending)
 }
 
+// anyQueue stands for all queues among those to be woken.
+const anyQueue = "*"
+
 // tell wakes those who wait for one of queues, nil being all. It needs mu.
 func (w *watches) tell(queues map[string]bool) {
 	if w.waiting == 0 {
 		return
 	}
 	for one := range w.open {
-		if !one.waiting || queues != nil && !slices.ContainsFunc(one.queues, func(q string) bool { return queues[q] }) {
+		if !one.waiting || queues != nil && !queues[anyQueue] && !slices.ContainsFunc(one.queues, func(q string) bool { return queues[q] }) {
 			continue
 		}
 		select {

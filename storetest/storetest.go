@@ -17,6 +17,7 @@
 //	counted    attempts, crashes and generations are right
 //	found      a job that may be taken is found, whatever surrounds it
 //	fair       no tenant waits for another's jobs
+//	held       what is paused does not start
 //	shown      what people see is what is stored
 //	woken      who waits for a job learns that it is there
 package storetest
@@ -67,6 +68,7 @@ var parts = []part{
 	{"claim", testClaim},
 	{"order", testOrder},
 	{"turns", testTurns},
+	{"pause", testPause},
 	{"fencing", testFencing},
 	{"renew", testRenew},
 	{"settle", testSettle},

@@ -89,6 +89,20 @@ func testWake(t *testing.T, open Open) {
 		w.woken(watch)
 	})
 
+	t.Run("who waits is woken when what was paused goes on", func(t *testing.T) {
+		w := newWorld(t, open)
+		for _, scope := range scopesOf() {
+			w.pause(scope, "")
+		}
+		w.enqueue(later.Options{Tenant: "acme"})
+		watch := w.watch(t, queue)
+		for _, scope := range scopesOf() {
+			w.waitsCalmly(watch)
+			w.resume(scope)
+			w.wokenBy(watch, "resume of a "+string(scope.Of))
+		}
+	})
+
 	t.Run("a job that becomes due in another way wakes", func(t *testing.T) {
 		w := newWorld(t, open)
 		watch := w.watch(t, queue)

@@ -53,7 +53,7 @@ var groups = []struct {
 }{
 	{"run", "Enqueue and run jobs:", []maker{enqueueCommand, workCommand, drainCommand, demoCommand}},
 	{"look", "Look:", []maker{statusCommand, listCommand, showCommand, workersCommand}},
-	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand}},
+	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand, pauseCommand, resumeCommand}},
 	{"setup", "Set up:", []maker{migrateCommand, benchCommand, completionCommand, versionCommand}},
 	{"", "", []maker{docsCommand}},
 }

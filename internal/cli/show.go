@@ -60,7 +60,11 @@ func showing(a *App, long, example string, check func(*later.JobInfo) error) *co
 			if err != nil {
 				return err
 			}
-			reason := why.Of(job, workers)
+			pauses, err := store.Pauses(ctx)
+			if err != nil {
+				return err
+			}
+			reason := why.Of(job, workers, pauses)
 			if a.flags.json {
 				view := viewJob(job)
 				view.Why = &reason

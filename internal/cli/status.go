@@ -91,6 +91,8 @@ type statusView struct {
 	Workers []workerView `json:"workers"`
 	// RunningElsewhere are running jobs of workers that are not alive or not listed.
 	RunningElsewhere int `json:"running_elsewhere"`
+	// Paused are the queues, kinds and tenants whose jobs do not start.
+	Paused []pauseView `json:"paused"`
 	// Unserved are ready jobs that none of the live workers takes.
 	Unserved unservedView `json:"ready_without_worker"`
 
@@ -142,6 +144,9 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 			s.OldestDueMS = max(s.OldestDueMS, q.OldestDueMS)
 		}
 	}
+	if s.Paused, err = takePauses(ctx, store); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(s.Queues, func(x, y queueStatus) int { return strings.Compare(x.Queue, y.Queue) })
 	if fleet.alive > 0 && s.Counts[later.StateReady] > 0 {
 		if s.Unserved, err = findUnserved(ctx, store, fleet.workers); err != nil {
@@ -166,10 +171,32 @@ func storeTime(ctx context.Context, store later.Store) (time.Time, error) {
 
 func (s *statusView) json() any { return s }
 
+// shownPauses is how many pauses are named in a status. Chosen: the others are a command away.
+const shownPauses = 5
+
+func (s *statusView) pausedLines() []string {
+	if len(s.Paused) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, p := range s.Paused[:min(len(s.Paused), shownPauses)] {
+		scope := later.Scope{Of: p.Of, Name: p.Name}
+		line := fmt.Sprintf("paused: %s for %s, by %s", terminal.Safe(scope.String()), age.Short(s.At.Sub(p.Since)), terminal.Safe(p.By))
+		if p.Reason != "" {
+			line += ": " + terminal.Safe(p.Reason)
+		}
+		lines = append(lines, s.app.palette.Warn(line))
+	}
+	if more := len(s.Paused) - shownPauses; more > 0 {
+		lines = append(lines, s.app.palette.Warn(fmt.Sprintf("paused: %d more: later pause", more)))
+	}
+	return append(lines, "")
+}
+
 func (s *statusView) lines(width int) []string {
 	p := s.app.palette
 	if len(s.Queues) == 0 {
-		return append([]string{"no jobs", ""}, s.fleet.lines(s.app, width)...)
+		return slices.Concat([]string{"no jobs", ""}, s.pausedLines(), s.fleet.lines(s.app, width))
 	}
 	columns := []terminal.Column{{Title: "queue", Max: 30}, {Title: "oldest due", Right: true}}
 	for _, state := range countedStates {
@@ -182,7 +209,7 @@ func (s *statusView) lines(width int) []string {
 	if len(s.Queues) > 1 {
 		t.Cells(s.row("all", p.Strong, s.Counts, s.OldestDueMS, s.OldestDueMS > 0)...)
 	}
-	lines := append(t.Lines(width, p.Head), "")
+	lines := append(append(t.Lines(width, p.Head), ""), s.pausedLines()...)
 	if dead := s.Counts[later.StateDead]; dead > 0 {
 		lines = append(lines, p.Bad(plural64(dead, "dead job", "dead jobs"))+": later dead list", "")
 	}

@@ -26,6 +26,7 @@ const (
 	LostTooMuch Code = "lost_too_often" // the next claim or sweep ends it as dead
 	Retry       Code = "retry"          // failed, and not due yet
 	Scheduled   Code = "scheduled"      // not due yet
+	Paused      Code = "paused"         // with its queue, kind or tenant
 	NoWorker    Code = "no_worker"      // no worker is alive
 	NoQueue     Code = "no_queue"       // no worker serves its queue
 	NoKind      Code = "no_kind"        // no worker of its queue knows its kind
@@ -47,9 +48,9 @@ type Reason struct {
 // alive: four of the beats that a worker makes every 15 seconds.
 const SilentAfter = time.Minute
 
-// Of returns the reason for job, given the workers that the store knows. The
-// time is job.Now.
-func Of(job *later.JobInfo, workers []later.WorkerInfo) Reason {
+// Of returns the reason for job, given the workers that the store knows and what is
+// paused. The time is job.Now.
+func Of(job *later.JobInfo, workers []later.WorkerInfo, pauses []later.Pause) Reason {
 	now := job.Now
 	switch job.State {
 	case later.StateEnded:
@@ -75,6 +76,9 @@ func Of(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 		return Reason{LostTooMuch, fmt.Sprintf("its workers were lost %d times; the next sweep of any worker makes it dead", crashes), ""}
 	case !lost && job.RunAt.After(now):
 		return notDue(job)
+	}
+	if reason := paused(job, pauses); reason.Code != "" {
+		return reason
 	}
 	if reason := nobody(job, workers); reason.Code != "" {
 		return reason
@@ -166,6 +170,38 @@ func notDue(job *later.JobInfo) Reason {
 		return Reason{Retry, fmt.Sprintf("retry at %s, after attempt %d failed: %s", due, last.Attempt, later.ClipText(line, 200)), next}
 	}
 	return Reason{Scheduled, "scheduled for " + due, next}
+}
+
+// paused is the reason when the job's queue, kind or tenant is.
+func paused(job *later.JobInfo, pauses []later.Pause) Reason {
+	var texts []string
+	var next string
+	for _, p := range pauses {
+		name := map[later.ScopeOf]string{later.ScopeQueue: job.Queue, later.ScopeKind: job.Kind, later.ScopeTenant: job.Tenant}[p.Scope.Of]
+		if name != p.Scope.Name {
+			continue
+		}
+		text := fmt.Sprintf("%v has been paused for %s, by %s", p.Scope, age.Short(job.Now.Sub(p.Since)), p.By)
+		if p.Reason != "" {
+			text += " (" + p.Reason + ")"
+		}
+		texts = append(texts, text)
+		if next == "" {
+			next = fmt.Sprintf("to let it go on: later resume %s %s", p.Scope.Of, shellWord(p.Scope.Name))
+		}
+	}
+	if len(texts) == 0 {
+		return Reason{}
+	}
+	return Reason{Paused, fmt.Sprintf("due %s, but %s", age.Relative(job.RunAt, job.Now), strings.Join(texts, ", and ")), next}
+}
+
+// shellWord is a name as a word of a shell.
+func shellWord(name string) string {
+	if later.CheckName("name", name) == nil {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // nobody is the reason when no live worker can ever take the job.

@@ -1,0 +1,3 @@
+drop table {schema}.gate_version;
+drop table {schema}.gate;
+drop function {schema}.gate_changed;
