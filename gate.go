@@ -22,7 +22,12 @@ const (
 	ScopeTenant ScopeOf = "tenant"
 )
 
-func (s Scope) String() string { return fmt.Sprintf("%s %q", s.Of, s.Name) }
+func (s Scope) String() string {
+	if s.Of == ScopeTenants {
+		return "every tenant"
+	}
+	return fmt.Sprintf("%s %q", s.Of, s.Name)
+}
 
 // Check returns nil when s names a queue, a kind or a tenant; otherwise a [FieldError].
 // Jobs without a tenant are no scope: their queues and kinds are.
@@ -58,19 +63,25 @@ func CheckPause(scope Scope, by, reason string) error {
 	if err := scope.Check(); err != nil {
 		return err
 	}
+	if err := checkBy(by); err != nil {
+		return err
+	}
+	return checkLine("reason", reason, MaxReasonBytes)
+}
+
+func checkBy(by string) error {
 	if by == "" {
 		return &FieldError{Field: "by", Reason: "is empty; name who does it"}
 	}
-	for _, text := range []struct {
-		field, value string
-		most         int
-	}{{"by", by, MaxByBytes}, {"reason", reason, MaxReasonBytes}} {
-		if len(text.value) > text.most {
-			return &FieldError{Field: text.field, Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text.value), text.most)}
-		}
-		if CleanText(text.value, text.most) != text.value || strings.ContainsFunc(text.value, unicode.IsControl) {
-			return &FieldError{Field: text.field, Reason: "is no line of valid UTF-8 without control characters"}
-		}
+	return checkLine("by", by, MaxByBytes)
+}
+
+func checkLine(field, value string, most int) error {
+	if len(value) > most {
+		return &FieldError{Field: field, Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(value), most)}
+	}
+	if CleanText(value, most) != value || strings.ContainsFunc(value, unicode.IsControl) {
+		return &FieldError{Field: field, Reason: "is no line of valid UTF-8 without control characters"}
 	}
 	return nil
 }

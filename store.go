@@ -54,6 +54,11 @@ type Runner interface {
 	//   - They are returned in rounds: each tenant's first job, then each one's
 	//     second; within a round by run_at, then id. So the jobs of one tenant
 	//     alone come by run_at, id.
+	//   - A tenant with a [Limit.Weight] counts as so many. Where a turn ends because the claim
+	//     has enough, the next claim goes on with the same tenant.
+	//
+	// What is paused or held back by a limit is passed over. That a place has become free in
+	// another process may be noticed a second late.
 	//
 	// Two claims never return the same job while a lease holds, and
 	// never wait for each other's rows. What comes in behind jobs that claims
@@ -66,7 +71,9 @@ type Runner interface {
 	Claim(ctx context.Context, req ClaimRequest) ([]*Claimed, error)
 
 	// NextDue returns how long it is until the first job of these queues and
-	// kinds becomes due that is not due yet; ok is false when there is none. It
+	// kinds becomes due that is not due yet, or, if the store's latest claim of them met
+	// due jobs that a limit held back, until one of them may be let go, whichever is sooner;
+	// ok is false when there is none. It
 	// reads only what it looks for, however many jobs wait, and writes nothing.
 	NextDue(ctx context.Context, queues, kinds []string) (in time.Duration, ok bool, err error)
 
@@ -74,14 +81,14 @@ type Runner interface {
 	// be ended, of whatever kind and queue (Doom says why: cancelled and not
 	// leased any more; expired while waiting; lost CrashLimit times), and, when
 	// Suspect is set, at most one that was lost SuspectCrashes times or more
-	// but not CrashLimit times, which is due, in Kinds and in Queues, to be
+	// but not CrashLimit times, which is due, in Kinds, Queues and Tenants, and not held back, to be
 	// run: it counts an attempt as in Claim. One lost just now counts as in Claim.
 	Sweep(ctx context.Context, req SweepRequest) ([]*Claimed, error)
 
 	// Renew moves the end of each lease to d from now. It reports the leases
 	// that are lost, and those whose jobs an operator wants cancelled. A lease
-	// that has ended but that nobody else has taken is renewed. One whose row is
-	// locked is passed over.
+	// that has ended but that nobody else has taken is renewed, unless the job's place under
+	// a limit has been given to another one meanwhile. One whose row is locked is passed over.
 	Renew(ctx context.Context, leases []Lease, d time.Duration) (Renewed, error)
 
 	// CancelRequests returns those of leases whose jobs an operator wants
@@ -90,7 +97,8 @@ type Runner interface {
 
 	// Settle ends attempts, all in one transaction, each fenced by its lease:
 	// one whose lease is lost changes nothing and is returned in refused. A
-	// lease that has ended but that nobody else has taken is still accepted.
+	// lease that has ended but that nobody else has taken, nor its place under a limit, is
+	// still accepted.
 	// Ids within one call are distinct.
 	Settle(ctx context.Context, settlements []Settlement) (refused []Lease, err error)
 
@@ -120,7 +128,7 @@ const SuspectCrashes = 2
 // killer). Chosen, not measured. A job with MaxAttempts 1 is dead at the first.
 const CrashLimit = 5
 
-// ClaimRequest asks for jobs. All fields but Unanswered and Thorough must be set.
+// ClaimRequest asks for jobs. Those up to Lease must be set.
 type ClaimRequest struct {
 	Queues []QueueLimit
 	Limit  int // of all queues together
@@ -136,6 +144,17 @@ type ClaimRequest struct {
 	// Thorough has the store look at everything that is due, and not only
 	// behind positions that it remembers from earlier claims.
 	Thorough bool
+	// FromLowest has each queue's lowest priority come first and its best last.
+	FromLowest bool
+	// Tenants are those whose jobs are wanted; nil: all, also jobs without a tenant.
+	Tenants []string
+	// MostOfKind bounds how many are wanted of a kind, over all queues; those not in it have no
+	// bound of their own.
+	MostOfKind map[string]int
+	// Free is how many jobs can start now; what is claimed beyond it waits in the worker. Of jobs
+	// under a limit ([Limit]) a claim gives no more than Free, so that none takes up a place
+	// while it waits. 0 is Limit.
+	Free int
 }
 
 // QueueLimit is a queue and how many jobs are wanted of it.
@@ -151,6 +170,7 @@ type SweepRequest struct {
 	Suspect bool // also one suspect to run
 	Queues  []string
 	Kinds   []string
+	Tenants []string // of the suspect; nil: any
 	Worker  string
 	Token   int64
 	Lease   time.Duration
