@@ -52,7 +52,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			}
 		}
 	}
-	turns.Sort(claimed, queues)
+	turns.Sort(claimed, queues, turns.Order{FromLowest: req.FromLowest})
 	return claimed, nil
 }
 

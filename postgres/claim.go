@@ -35,7 +35,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		s.stale(set)
 		req = without(req, more)
 	}
-	turns.Sort(jobs, queues)
+	turns.Sort(jobs, queues, turns.Order{FromLowest: req.FromLowest})
 	return jobs, nil
 }
 

@@ -60,7 +60,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	for i, q := range req.Queues {
 		queues[i] = q.Queue
 	}
-	turns.Sort(claimed, queues)
+	turns.Sort(claimed, queues, turns.Order{FromLowest: req.FromLowest})
 	return claimed, nil
 }
 

@@ -52,7 +52,7 @@ func TestSort(t *testing.T) {
 			for range 20 {
 				got := slices.Clone(c.jobs)
 				rand.Shuffle(len(got), func(i, k int) { got[i], got[k] = got[k], got[i] })
-				Sort(got, c.queues)
+				Sort(got, c.queues, Order{})
 				if !slices.Equal(got, c.jobs) {
 					t.Fatalf("got %v, want %v", ids(got), ids(c.jobs))
 				}
@@ -68,7 +68,7 @@ func TestSort(t *testing.T) {
 		jobs := make([]*later.Claimed, len(sorted))
 		if got := testing.AllocsPerRun(10, func() {
 			copy(jobs, sorted)
-			Sort(jobs, []string{"b", "a"})
+			Sort(jobs, []string{"b", "a"}, Order{})
 		}); got != 0 {
 			t.Errorf("got %v allocations, want none", got)
 		}
@@ -81,4 +81,31 @@ func ids(jobs []*later.Claimed) []int64 {
 		list[i] = j.ID
 	}
 	return list
+}
+
+func TestSortOtherwise(t *testing.T) {
+	for _, c := range []struct {
+		behaviour string
+		order     Order
+		jobs      []*later.Claimed // in the order that is wanted
+	}{
+		{"from the lowest, priorities come the other way round, and rounds as ever", Order{FromLowest: true}, []*later.Claimed{
+			job(8, "a", 7, ""), job(1, "a", 0, "x"), job(3, "a", 0, "y"), job(2, "a", 0, "x"), job(4, "a", -7, ""),
+		}},
+		{"a tenant has as many jobs in a round as it weighs", Order{Weight: func(tenant string) int { return map[string]int{"x": 3}[tenant] }}, []*later.Claimed{
+			job(1, "a", 0, "x"), job(2, "a", 0, "x"), job(3, "a", 0, "x"), job(7, "a", 0, "y"),
+			job(4, "a", 0, "x"), job(5, "a", 0, "x"), job(6, "a", 0, "x"), job(8, "a", 0, "y"),
+		}},
+	} {
+		t.Run(c.behaviour, func(t *testing.T) {
+			got := slices.Clone(c.jobs)
+			slices.Reverse(got)
+			Sort(got, []string{"a"}, c.order)
+			for i := range got {
+				if got[i] != c.jobs[i] {
+					t.Fatalf("place %d: got job %d, want job %d", i, got[i].ID, c.jobs[i].ID)
+				}
+			}
+		})
+	}
 }
