@@ -129,6 +129,9 @@ type Claimed struct {
 	// before this claim, and when; empty if there was none.
 	LostWorker string
 	LostAt     time.Time
+	// Limited says that a limit holds for the job's queue, kind or tenant. It takes up a place
+	// from the claim on, so a worker starts it ahead of others that wait.
+	Limited bool
 
 	hold *hold
 }

@@ -151,9 +151,11 @@ type ClaimRequest struct {
 	// MostOfKind bounds how many are wanted of a kind, over all queues; those not in it have no
 	// bound of their own.
 	MostOfKind map[string]int
-	// Free is how many jobs can start now; what is claimed beyond it waits in the worker. Of jobs
-	// under a limit ([Limit]) a claim gives no more than Free, so that none takes up a place
-	// while it waits. 0 is Limit.
+	// Free is of how many jobs it is known that they can start at once; what is claimed beyond
+	// it waits in the worker for a while. Of jobs under a limit ([Limit]) a claim gives no more
+	// than Free, so that none takes up a place while it waits, and sets their
+	// [Claimed.Limited]. 0 is Limit; less than 0 is none. That Free left jobs behind is no
+	// reason for [Runner.NextDue] to name a time: the worker asks for them when it can.
 	Free int
 }
 
