@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,20 +18,9 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer unlock()
-	take := taking{now: now, worker: req.Worker, token: req.Token, lease: req.Lease, unanswered: req.Unanswered}
-	var claimed []*later.Claimed
-	try := func(j *job) bool {
-		switch {
-		case !slices.Contains(req.Kinds, j.Kind) || s.isPaused(j):
-			return false
-		case take.again(j) && j.cancelAt.IsZero() && !j.expired(now):
-			claimed = append(claimed, s.takeAgain(j, take))
-		case claimable(j, now):
-			claimed = append(claimed, s.take(j, take, lostForGood(j, now)))
-		default:
-			return false
-		}
-		return true
+	c := &claim{
+		store: s, req: req, gates: s.gatesAt(now), ofKind: map[string]int{},
+		taking: taking{now: now, worker: req.Worker, token: req.Token, lease: req.Lease, unanswered: req.Unanswered},
 	}
 	queues, kinds := make([]string, len(req.Queues)), strings.Join(req.Kinds, ",")
 	for i, want := range req.Queues {
@@ -41,19 +29,90 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		if q == nil {
 			continue
 		}
-		full := len(claimed) + min(want.Limit, req.Limit-len(claimed))
-		for _, l := range q.levels {
-			if len(claimed) >= full {
+		full := len(c.claimed) + min(want.Limit, req.Limit-len(c.claimed))
+		levels := slices.Clone(q.levels)
+		if req.FromLowest {
+			slices.Reverse(levels)
+		}
+		for _, l := range levels {
+			if len(c.claimed) >= full {
 				break
 			}
 			key := turnKey{want.Queue, kinds, l.priority}
-			if last := l.deal(now, s.turns[key], full-len(claimed), try); last.set {
-				s.turns[key] = last
+			if next := l.deal(now, s.turns[key], full-len(c.claimed), s.limits.Weight, c.offer); next.set {
+				s.turns[key] = next
 			}
 		}
 	}
-	turns.Sort(claimed, queues, turns.Order{FromLowest: req.FromLowest})
-	return claimed, nil
+	turns.Sort(c.claimed, queues, turns.Order{FromLowest: req.FromLowest, Weight: s.limits.Weight})
+	s.rememberHeld(queues, req.Kinds, c.gates.again, now)
+	return c.claimed, nil
+}
+
+// claim is one call of Claim.
+type claim struct {
+	taking
+	store   *Store
+	req     later.ClaimRequest
+	gates   *gates
+	claimed []*later.Claimed
+	ofKind  map[string]int
+	limited int // of the jobs that were claimed, those under a limit
+}
+
+// offer claims j if it can be had.
+func (c *claim) offer(j *job) verdict {
+	seenByNobody := c.again(j) && j.cancelAt.IsZero() && !j.expired(c.now)
+	if !c.wants(j) || !seenByNobody && !claimable(j, c.now) {
+		return passed
+	}
+	limited := c.gates.over(j)
+	switch {
+	case len(limited) == 0:
+	case c.limited >= c.free():
+		return c.refuse(j)
+	case seenByNobody && j.holds(c.now): // it has its places
+	case !c.gates.let(j):
+		return c.refuse(j)
+	}
+	if len(limited) > 0 {
+		c.limited++
+	}
+	c.ofKind[j.Kind]++
+	if seenByNobody {
+		c.claimed = append(c.claimed, c.store.takeAgain(j, c.taking))
+	} else {
+		c.claimed = append(c.claimed, c.store.take(j, c.taking, lostForGood(j, c.now)))
+	}
+	return taken
+}
+
+// wants reports whether j is of what was asked for, and not paused.
+func (c *claim) wants(j *job) bool {
+	if !slices.Contains(c.req.Kinds, j.Kind) || c.req.Tenants != nil && !slices.Contains(c.req.Tenants, j.Tenant) {
+		return false
+	}
+	if most, bounded := c.req.MostOfKind[j.Kind]; bounded && c.ofKind[j.Kind] >= most {
+		return false
+	}
+	return !c.store.isPaused(j)
+}
+
+// free is how many jobs under limits may be claimed.
+func (c *claim) free() int {
+	if c.req.Free == 0 {
+		return c.req.Limit
+	}
+	return c.req.Free
+}
+
+// refuse is the verdict on a job that its limits, or Free, hold back: a lane of a thousand such
+// jobs is not looked through.
+func (c *claim) refuse(j *job) verdict {
+	if len(c.unanswered) == 0 && (c.limited >= c.free() && c.gates.overLane(j) || c.gates.shut(j)) {
+		return laneShut
+	}
+	return passed
 }
 
 // turnKey is where tenants take turns: each set of kinds has its own turns.
@@ -96,18 +155,19 @@ func (t taking) again(j *job) bool {
 
 // takeAgain gives j as the claim would have given it whose answer was lost.
 func (s *Store) takeAgain(j *job, t taking) *later.Claimed {
-	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Now: t.now}
+	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Now: t.now, Limited: s.isLimited(&j.Record)}
 	if j.MaxAttempts == 1 && j.Crashes > 0 {
 		c.Doom = later.DoomLost
 	}
 	j.lease = &lease{token: t.token, holder: t.worker, claimedAt: t.now, until: t.now.Add(t.lease)}
+	s.leased[j.ID] = j
 	c.Record = copyRecord(j.Record)
 	return c
 }
 
 // take leases j, after counting the loss of the lease that it still had.
 func (s *Store) take(j *job, t taking, doom later.Doom) *later.Claimed {
-	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Doom: doom, Now: t.now}
+	c := &later.Claimed{Lease: later.Lease{ID: j.ID, Token: t.token}, Doom: doom, Now: t.now, Limited: s.isLimited(&j.Record)}
 	if j.lease != nil {
 		c.LostWorker, c.LostAt = j.lease.holder, j.lease.until
 		s.record(&j.Record, j.lease, later.OutcomeLost, t.now, "")
@@ -117,63 +177,11 @@ func (s *Store) take(j *job, t taking, doom later.Doom) *later.Claimed {
 		j.Attempt = min(j.Attempt, later.UnlimitedAttempts-1) + 1
 	}
 	j.lease = &lease{token: t.token, holder: t.worker, claimedAt: t.now, until: t.now.Add(t.lease), doomed: doom != later.DoomNone}
+	s.leased[j.ID] = j
 	if j.until == later.UntilStarted {
 		s.freeKey(j)
 		j.key = ""
 	}
 	c.Record = copyRecord(j.Record)
 	return c
-}
-
-// Sweep implements [later.Runner]. It looks at every job.
-func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Claimed, error) {
-	now, unlock, err := s.lock(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("sweep: %w", err)
-	}
-	defer unlock()
-	var doomed []*job
-	var suspect *job
-	for _, j := range s.jobs {
-		switch {
-		case j.holds(now):
-		case doomOf(j, now) != later.DoomNone:
-			doomed = append(doomed, j)
-		case req.Suspect && isSuspect(j, req, now) && !s.isPaused(j) && (suspect == nil || before(j, suspect)):
-			suspect = j
-		}
-	}
-	slices.SortFunc(doomed, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
-	doomed = doomed[:min(len(doomed), req.Limit)]
-
-	take := taking{now: now, worker: req.Worker, token: req.Token, lease: req.Lease}
-	var claimed []*later.Claimed
-	for _, j := range doomed {
-		claimed = append(claimed, s.take(j, take, doomOf(j, now)))
-	}
-	if suspect != nil {
-		claimed = append(claimed, s.take(suspect, take, later.DoomNone))
-	}
-	return claimed, nil
-}
-
-// doomOf says why a job that is not running is to be ended, if it is.
-func doomOf(j *job, now time.Time) later.Doom {
-	switch {
-	case !j.cancelAt.IsZero():
-		return later.DoomCancelled
-	case j.expired(now):
-		return later.DoomExpired
-	default:
-		return lostForGood(j, now)
-	}
-}
-
-func isSuspect(j *job, req later.SweepRequest, now time.Time) bool {
-	return j.Crashes+j.lost(now) >= later.SuspectCrashes && !j.RunAt.After(now) &&
-		slices.Contains(req.Queues, j.Queue) && slices.Contains(req.Kinds, j.Kind)
-}
-
-func before(a, b *job) bool {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID)) < 0
 }

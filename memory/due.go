@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,5 +23,29 @@ func (s *Store) NextDue(ctx context.Context, queues, kinds []string) (in time.Du
 			in, ok = wait, true
 		}
 	}
+	if until, held := s.heldUntil[heldKey(queues, kinds)]; held {
+		if wait := max(until.Sub(now), 0); !ok || wait < in {
+			in, ok = wait, true
+		}
+	}
 	return in, ok, nil
+}
+
+// rememberHeld notes for NextDue how long jobs are held back at least that a claim met; 0 is
+// that it met none.
+func (s *Store) rememberHeld(queues, kinds []string, again time.Duration, now time.Time) {
+	if again == 0 && len(s.heldUntil) == 0 {
+		return
+	}
+	key := heldKey(queues, kinds)
+	if again == 0 {
+		delete(s.heldUntil, key)
+		return
+	}
+	s.heldUntil[key] = now.Add(again)
+}
+
+// heldKey is the same for the same queues and kinds in any order.
+func heldKey(queues, kinds []string) string {
+	return strings.Join(slices.Sorted(slices.Values(queues)), ",") + " " + strings.Join(slices.Sorted(slices.Values(kinds)), ",")
 }

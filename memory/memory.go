@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/admit"
 )
 
 const (
@@ -47,7 +48,8 @@ type Store struct {
 	lastID  int64
 	jobs    map[int64]*job
 	ready   map[string]*queue
-	turns   map[turnKey]tenantMark // at whom the latest claim ended
+	leased  map[int64]*job       // that have a lease, also one that has ended
+	turns   map[turnKey]turnMark // at whom the latest claim ended
 	dead    map[int64]*deadJob
 	log     map[int64][]later.LogEntry // by job, oldest first
 	workers map[string]later.WorkerInfo
@@ -55,6 +57,11 @@ type Store struct {
 	windows map[uniqueKey]*keyWindow // whose end has not come, or has not been tidied up
 	watches []*watch                 // those that wait
 	paused  map[later.Scope]later.Pause
+
+	limitOf    map[later.Scope]later.ScopeLimit
+	limits     *admit.Limits // the same, as claims need them
+	gateStates map[later.Scope]gateState
+	heldUntil  map[string]time.Time // by what was claimed: when held-back jobs may be let go
 }
 
 // latest is the last run_at that can be stored: the Horizon in the databases'
@@ -68,13 +75,18 @@ func New() *Store {
 	s := &Store{
 		jobs:    map[int64]*job{},
 		ready:   map[string]*queue{},
-		turns:   map[turnKey]tenantMark{},
+		leased:  map[int64]*job{},
+		turns:   map[turnKey]turnMark{},
 		dead:    map[int64]*deadJob{},
 		log:     map[int64][]later.LogEntry{},
 		workers: map[string]later.WorkerInfo{},
 		keys:    map[uniqueKey]*job{},
 		windows: map[uniqueKey]*keyWindow{},
 		paused:  map[later.Scope]later.Pause{},
+
+		limitOf:    map[later.Scope]later.ScopeLimit{},
+		gateStates: map[later.Scope]gateState{},
+		heldUntil:  map[string]time.Time{},
 	}
 	s.Client = later.NewClient(s)
 	return s
@@ -136,6 +148,10 @@ type lease struct {
 	doomed    bool // it is not for running the job, but for ending it
 }
 
+// fenced is the token of a lease that has ended and whose place under a limit was given to
+// another job: nobody holds it any more.
+const fenced = 0
+
 // holds reports whether the job is running at now.
 func (j *job) holds(now time.Time) bool { return j.lease != nil && !j.lease.until.Before(now) }
 
@@ -163,7 +179,7 @@ type deadJob struct {
 // held returns the job that l holds, or nil when the lease is lost.
 func (s *Store) held(l later.Lease) *job {
 	j := s.jobs[l.ID]
-	if j == nil || j.lease == nil || j.lease.token != l.Token {
+	if j == nil || j.lease == nil || j.lease.token != l.Token || l.Token == fenced {
 		return nil
 	}
 	return j
@@ -185,12 +201,14 @@ func (s *Store) add(j *job, now time.Time) {
 // remove takes j out of the store.
 func (s *Store) remove(j *job) {
 	delete(s.jobs, j.ID)
+	delete(s.leased, j.ID)
 	s.freeKey(j)
 	q := s.ready[j.Queue]
 	q.remove(j)
 	if q.empty() {
 		delete(s.ready, j.Queue)
 	}
+	s.freed(&j.Record)
 }
 
 // move changes the job's run_at and its place in the queue with it.

@@ -106,6 +106,7 @@ func (s *Store) end(j *job, outcome later.Outcome, now time.Time) {
 func (s *Store) drop(d *deadJob, now time.Time) {
 	s.record(&d.Record, nil, later.OutcomeDeleted, now, "")
 	delete(s.dead, d.ID)
+	s.freed(&d.Record)
 }
 
 // RetryDead implements [later.Operator].

@@ -26,6 +26,7 @@ func (s *Store) Pause(ctx context.Context, scope later.Scope, by, reason string)
 	}
 	p.Reason = reason
 	s.paused[scope] = p
+	s.tellAll()
 	return nil
 }
 
@@ -43,9 +44,7 @@ func (s *Store) Resume(ctx context.Context, scope later.Scope) error {
 		return fmt.Errorf("resume %v: it is not paused: %w", scope, later.ErrNotFound)
 	}
 	delete(s.paused, scope)
-	for _, w := range s.watches {
-		w.tell()
-	}
+	s.tellAll()
 	return nil
 }
 

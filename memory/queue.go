@@ -105,24 +105,22 @@ func (l *lane) find(j *job) (int, bool) {
 	})
 }
 
-// deal hands the due jobs of a level to take, one of each tenant in turn, until
-// take has taken room of them, or all that it wants. It begins with the tenant
-// behind the one given, and returns the tenant of the last job that was taken.
-func (l *level) deal(now time.Time, behind tenantMark, room int, take func(*job) bool) (last tenantMark) {
-	first := 0
-	if behind.set {
-		at, found := l.find(behind.tenant)
+// deal hands the due jobs of a level to offer, until room of them are taken, or all that
+// offer wants. The tenants take turns, of as many jobs as their weights say. It begins where
+// the mark says, and returns where the next one begins; that is not set if nothing was taken.
+func (l *level) deal(now time.Time, from turnMark, room int, weight func(tenant string) int, offer func(*job) verdict) (next turnMark) {
+	first, begun := 0, 0 // begun is what is left of the turn of the first tenant
+	if from.set {
+		at, found := l.find(from.tenant)
 		if first = at; found {
-			first++
+			if begun = from.left; begun == 0 {
+				first++
+			}
 		}
 	}
-	var heads []laneHead // of the tenants that may have more
-	for i := 0; i < len(l.lanes) && room > 0; i++ {
-		h := laneHead{lane: l.lanes[(first+i)%len(l.lanes)]}
-		if h.take(now, take) {
-			heads, last = append(heads, h), tenantMark{h.lane.tenant, true}
-			room--
-		}
+	heads := make([]laneHead, len(l.lanes)) // of the tenants that may have more
+	for i := range heads {
+		heads[i].lane = l.lanes[(first+i)%len(l.lanes)]
 	}
 	for len(heads) > 0 && room > 0 {
 		more := heads[:0]
@@ -130,21 +128,42 @@ func (l *level) deal(now time.Time, behind tenantMark, room int, take func(*job)
 			if room == 0 {
 				break
 			}
-			if h.take(now, take) {
-				more, last = append(more, h), tenantMark{h.lane.tenant, true}
-				room--
+			turn := weight(h.lane.tenant)
+			if begun > 0 {
+				turn, begun = min(begun, turn), 0
+			}
+			got := h.take(now, min(turn, room), offer)
+			if room -= got; got > 0 {
+				next = turnMark{tenant: h.lane.tenant, set: true}
+				if room == 0 {
+					next.left = turn - got
+				}
+			}
+			if got == turn {
+				more = append(more, h)
 			}
 		}
 		heads = more
 	}
-	return last
+	return next
 }
 
-// tenantMark is a tenant, or none: the empty tenant is one too.
-type tenantMark struct {
+// turnMark is a tenant whose turn it was last, and how many jobs it still has in it. The
+// empty tenant is one too.
+type turnMark struct {
 	tenant string
+	left   int
 	set    bool
 }
+
+// verdict is what becomes of a job that was offered.
+type verdict int
+
+const (
+	passed   verdict = iota
+	taken            // by the claim
+	laneShut         // nor can any other job of its lane be taken
+)
 
 // laneHead is how far a claim has come in a lane.
 type laneHead struct {
@@ -152,17 +171,20 @@ type laneHead struct {
 	next int
 }
 
-// take offers the lane's due jobs to take until it takes one.
-func (h *laneHead) take(now time.Time, take func(*job) bool) bool {
-	for ; h.next < len(h.lane.jobs); h.next++ {
+// take offers the lane's due jobs until most of them are taken.
+func (h *laneHead) take(now time.Time, most int, offer func(*job) verdict) (got int) {
+	for ; got < most && h.next < len(h.lane.jobs); h.next++ {
 		j := h.lane.jobs[h.next]
 		if j.RunAt.After(now) {
-			return false
+			return got
 		}
-		if take(j) {
-			h.next++
-			return true
+		switch offer(j) {
+		case taken:
+			got++
+		case laneShut:
+			h.next = len(h.lane.jobs)
+			return got
 		}
 	}
-	return false
+	return got
 }

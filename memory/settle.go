@@ -56,16 +56,26 @@ func (s *Store) settle(j *job, end later.Settlement, now time.Time) {
 		}
 		s.dead[j.ID] = &deadJob{Record: j.Record, key: j.key, until: j.until, diedAt: now, reason: end.Reason}
 	case later.OutcomeRetry:
-		j.lease, j.Errors, j.Crashes = nil, copyErrors(end.Errors), 0
+		j.Errors, j.Crashes = copyErrors(end.Errors), 0
+		s.giveBack(j)
 		j.Failures = min(j.Failures, later.UnlimitedAttempts-1) + 1
 		s.move(j, inTime(now.Add(end.Delay)), now)
 	case later.OutcomeSnoozed:
-		j.lease, j.Attempt, j.Crashes = nil, max(j.Attempt-1, 0), 0
+		j.Attempt, j.Crashes = max(j.Attempt-1, 0), 0
+		s.giveBack(j)
 		s.move(j, inTime(now.Add(end.Delay)), now)
 	case later.OutcomeReleased:
-		j.lease, j.Attempt = nil, max(j.Attempt-1, 0)
+		j.Attempt = max(j.Attempt-1, 0)
+		s.giveBack(j)
 		s.wake(j.Queue, j.RunAt, now)
 	}
+}
+
+// giveBack ends the lease of a job that stays.
+func (s *Store) giveBack(j *job) {
+	j.lease = nil
+	delete(s.leased, j.ID)
+	s.freed(&j.Record)
 }
 
 // Renew implements [later.Runner].

@@ -77,6 +77,13 @@ func (s *Store) wake(queue string, runAt, now time.Time) {
 	}
 }
 
+// tellAll wakes all who wait.
+func (s *Store) tellAll() {
+	for _, w := range s.watches {
+		w.tell()
+	}
+}
+
 func (w *watch) tell() {
 	select {
 	case w.wakes <- struct{}{}:

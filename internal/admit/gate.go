@@ -54,6 +54,17 @@ func (g *Gate) Let(now time.Time, ids ...int64) {
 	}
 }
 
+// Fit is called when the limit has taken the place of another one: what was used of a slower
+// rate is forgotten as far as the new one could not have been used, so that the next start is
+// at most Every away. Without it, a rate of one a day that was used, and is now one a second,
+// would still let nothing start for a day.
+func (g *Gate) Fit(now time.Time) {
+	rate := g.Limit.Rate
+	if most := now.Add(time.Duration(max(rate.Burst, 1)) * rate.Every()); rate != (later.Rate{}) && g.TAT.After(most) {
+		g.TAT = most
+	}
+}
+
 // Next is when the rate lets the next job start; the zero time: now, or there is no rate.
 func (g *Gate) Next(now time.Time) time.Time {
 	if g.starts(now) > 0 {

@@ -25,12 +25,13 @@ var rules = []rule{
 	{"endpoint", []string{"."}, nil},
 
 	// The stores know the domain and their driver, and neither each other nor the runtime.
-	{"postgres", []string{".", "internal/combine", "internal/migration", "internal/turns"}, []string{"github.com/jackc/pgx/v5/...", "github.com/jackc/puddle/v2"}},
-	{"sqlite", []string{".", "internal/migration", "internal/turns"}, []string{"modernc.org/sqlite/..."}},
-	{"memory", []string{".", "internal/turns"}, nil},
+	{"postgres", []string{".", "internal/admit", "internal/combine", "internal/migration", "internal/turns"}, []string{"github.com/jackc/pgx/v5/...", "github.com/jackc/puddle/v2"}},
+	{"sqlite", []string{".", "internal/admit", "internal/migration", "internal/turns"}, []string{"modernc.org/sqlite/..."}},
+	{"memory", []string{".", "internal/admit", "internal/turns"}, nil},
 	{"internal/migration", nil, nil},
 	{"internal/combine", nil, nil},
 	{"internal/turns", []string{"."}, nil},
+	{"internal/admit", []string{"."}, nil},
 
 	// The contract is tested through the contract.
 	{"storetest", []string{"."}, []string{"pgregory.net/rapid"}},
