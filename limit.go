@@ -156,7 +156,7 @@ func (r Rate) check() error {
 		return &FieldError{Field: "Rate", Reason: fmt.Sprintf("has the period %v, not %v to %v", r.Period, minRatePeriod, maxRatePeriod)}
 	case r.Burst < 0 || r.Burst > maxStarts:
 		return &FieldError{Field: "Rate", Reason: fmt.Sprintf("has a burst of %d, not 0 to %d", r.Burst, maxStarts)}
-	case r.Every() < time.Microsecond:
+	case r.Period < time.Duration(r.N)*time.Microsecond:
 		return &FieldError{Field: "Rate", Reason: "has more than one start in each microsecond"}
 	case r.Every()*time.Duration(max(r.Burst, 1)) > maxRatePeriod || r.Every()*time.Duration(max(r.Burst, 1)) < 0:
 		return &FieldError{Field: "Rate", Reason: fmt.Sprintf("needs more than %v to gather its burst", maxRatePeriod)}
