@@ -52,8 +52,8 @@ var groups = []struct {
 	commands  []maker
 }{
 	{"run", "Enqueue and run jobs:", []maker{enqueueCommand, workCommand, drainCommand, demoCommand}},
-	{"look", "Look:", []maker{statusCommand, listCommand, showCommand, workersCommand}},
-	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand, pauseCommand, resumeCommand}},
+	{"look", "Look:", []maker{statusCommand, queuesCommand, listCommand, showCommand, workersCommand}},
+	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand, pauseCommand, resumeCommand, limitCommand}},
 	{"setup", "Set up:", []maker{migrateCommand, benchCommand, completionCommand, versionCommand}},
 	{"", "", []maker{docsCommand}},
 }
@@ -120,7 +120,7 @@ Exit codes:
   0    done
   1    failed
   2    the command, a flag or the job's data is wrong: nothing was changed
-  3    no such job
+  3    no such job, pause or limit
   4    refused, because the job is running, or dead where that matters, or its key held
   5    the database cannot be reached or is full: try again
   6    the tables are missing or of another version: later migrate

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/user"
 	"time"
@@ -69,7 +70,7 @@ func resumeCommand(a *App) *cobra.Command {
 		Use:   "resume " + scopeWords,
 		Short: "Let the jobs of a queue, a kind or a tenant start again",
 		Long: `Let the jobs of a queue, a kind or a tenant start again that was paused. Workers that
-wait look for them at once. What is not paused is refused with exit code 4.`,
+wait look for them at once. What is not paused is refused with exit code 3.`,
 		Example:           `  later resume queue mail`,
 		Args:              arguments("queue|kind|tenant", "NAME"),
 		ValidArgsFunction: completeScope,
@@ -81,12 +82,20 @@ wait look for them at once. What is not paused is refused with exit code 4.`,
 		}
 		return a.looking(func(ctx context.Context, store later.Store, _ []string) error {
 			if err := store.Resume(ctx, scope); err != nil {
-				return err
+				return noScope(err, "`later pause` lists what is paused")
 			}
 			return a.told(scope, "goes on")
 		})(cmd, args)
 	}
 	return cmd
+}
+
+// noScope adds to the error of a scope that is not there where to look.
+func noScope(err error, hint string) error {
+	if !errors.Is(err, later.ErrNotFound) {
+		return err
+	}
+	return (&problem{err: err, code: "not_found", exit: exitNotFound}).next("%s", hint)
 }
 
 func completeScope(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -20,7 +20,9 @@ import (
 
 func showCommand(a *App) *cobra.Command {
 	return showing(a, `Show all that is known of a job: its payload with every digit, its attempts, the
-errors with their stacks, and why it is not running. It changes nothing.
+errors with their stacks, and why it is not running: what is paused, which jobs fill
+a limit, until when a rate holds it back, which job comes first where they run in
+order, or that no worker takes it. It changes nothing.
 
 A job that has ended is shown from the log, as long as that reaches back.`, `  later show 42
   later show 42 --payload > payload.json
@@ -56,15 +58,11 @@ func showing(a *App, long, example string, check func(*later.JobInfo) error) *co
 			if onlyPayload {
 				return a.printPayload(job)
 			}
-			workers, err := store.Workers(ctx)
+			limits, _ := limiterOf(store) // a store without limits holds nothing back by one
+			reason, err := why.Ask(ctx, store, limits, job)
 			if err != nil {
 				return err
 			}
-			pauses, err := store.Pauses(ctx)
-			if err != nil {
-				return err
-			}
-			reason := why.Of(job, workers, pauses)
 			if a.flags.json {
 				view := viewJob(job)
 				view.Why = &reason

@@ -124,36 +124,46 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 	}
 	now := fleet.now
 	s := &statusView{
-		At: now.UTC(), Counts: noCounts(), Queues: []queueStatus{}, Slots: fleet.slots, Workers: fleet.workers,
+		At: now.UTC(), Counts: noCounts(), Slots: fleet.slots, Workers: fleet.workers,
 		RunningElsewhere: fleet.unlisted + fleet.silent, Unserved: unservedView{Kinds: []string{}, Complete: true}, app: a, fleet: fleet,
 	}
-	at := map[string]int{}
-	for _, row := range rows {
-		i, known := at[row.Queue]
-		if !known {
-			i = len(s.Queues)
-			at[row.Queue] = i
-			s.Queues = append(s.Queues, queueStatus{Queue: row.Queue, Counts: noCounts()})
+	s.Queues = countQueues(rows, now)
+	for _, q := range s.Queues {
+		for state, n := range q.Counts {
+			s.Counts[state] += n
 		}
-		q := &s.Queues[i]
-		q.Counts[row.State] += row.Count
-		s.Counts[row.State] += row.Count
-		if !row.Oldest.IsZero() && (q.OldestDue == nil || row.Oldest.Before(*q.OldestDue)) {
-			q.OldestDue = instant(row.Oldest)
-			q.OldestDueMS = max(0, now.Sub(row.Oldest).Milliseconds())
-			s.OldestDueMS = max(s.OldestDueMS, q.OldestDueMS)
-		}
+		s.OldestDueMS = max(s.OldestDueMS, q.OldestDueMS)
 	}
 	if s.Paused, err = takePauses(ctx, store); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(s.Queues, func(x, y queueStatus) int { return strings.Compare(x.Queue, y.Queue) })
 	if fleet.alive > 0 && s.Counts[later.StateReady] > 0 {
 		if s.Unserved, err = findUnserved(ctx, store, fleet.workers); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// countQueues puts the counts of each queue together, by name.
+func countQueues(rows []later.StatusRow, now time.Time) []queueStatus {
+	queues, at := []queueStatus{}, map[string]int{}
+	for _, row := range rows {
+		i, known := at[row.Queue]
+		if !known {
+			i = len(queues)
+			at[row.Queue] = i
+			queues = append(queues, queueStatus{Queue: row.Queue, Counts: noCounts()})
+		}
+		q := &queues[i]
+		q.Counts[row.State] += row.Count
+		if !row.Oldest.IsZero() && (q.OldestDue == nil || row.Oldest.Before(*q.OldestDue)) {
+			q.OldestDue = instant(row.Oldest)
+			q.OldestDueMS = max(0, now.Sub(row.Oldest).Milliseconds())
+		}
+	}
+	slices.SortFunc(queues, func(x, y queueStatus) int { return strings.Compare(x.Queue, y.Queue) })
+	return queues
 }
 
 // storeTime is the database's clock, as far as a job shows it; else this
@@ -224,7 +234,12 @@ func (s *statusView) lines(width int) []string {
 const oldAfter = time.Minute
 
 func (s *statusView) row(name string, paint terminal.Paint, counts map[later.State]int64, oldest int64, due bool) []terminal.Cell {
-	p := s.app.palette
+	return append([]terminal.Cell{{Text: name, Paint: paint}}, s.app.countCells(countedStates, counts, oldest, due)...)
+}
+
+// countCells are how long the oldest due job waits, in ms, and the counts of states.
+func (a *App) countCells(states []later.State, counts map[later.State]int64, oldest int64, due bool) []terminal.Cell {
+	p := a.palette
 	oldestCell := terminal.Cell{Text: "-", Paint: p.Faint}
 	if due {
 		waited := time.Duration(oldest) * time.Millisecond
@@ -233,9 +248,9 @@ func (s *statusView) row(name string, paint terminal.Paint, counts map[later.Sta
 			oldestCell.Paint = p.Warn
 		}
 	}
-	cells := []terminal.Cell{{Text: name, Paint: paint}, oldestCell}
+	cells := []terminal.Cell{oldestCell}
 	paints := map[later.State]terminal.Paint{later.StateRunning: p.Good, later.StateRetry: p.Warn, later.StateLost: p.Bad, later.StateDead: p.Bad}
-	for _, state := range countedStates {
+	for _, state := range states {
 		cell := terminal.Cell{Text: fmt.Sprint(counts[state]), Paint: paints[state]}
 		if counts[state] == 0 {
 			cell = terminal.Cell{Text: "-", Paint: p.Faint}

@@ -30,6 +30,9 @@ const (
 	NoWorker    Code = "no_worker"      // no worker is alive
 	NoQueue     Code = "no_queue"       // no worker serves its queue
 	NoKind      Code = "no_kind"        // no worker of its queue knows its kind
+	Full        Code = "full"           // as many run under a limit as may
+	Behind      Code = "behind"         // another job of an ordered scope comes first
+	Rate        Code = "rate"           // a limit lets the next one start later
 	Suspect     Code = "suspect"        // may be what kills its workers
 	Lost        Code = "lost"           // its worker was lost
 	Busy        Code = "busy"           // all slots of its workers are taken
@@ -42,21 +45,31 @@ type Reason struct {
 	Text string `json:"text"` // one sentence
 	// Next is what a person can do about it; empty when there is nothing to do.
 	Next string `json:"next"`
+	// Jobs are the ids of those that it waits for: that fill a limit, or the one ahead of it.
+	Jobs []string `json:"jobs,omitempty"`
+}
+
+func say(code Code, text, next string) Reason { return Reason{Code: code, Text: text, Next: next} }
+
+// Facts are what a store knows around a job.
+type Facts struct {
+	Workers []later.WorkerInfo
+	Pauses  []later.Pause
+	Gates   []Gate // of its queue, its kind and its tenant, as far as they have a limit
 }
 
 // SilentAfter is how long a worker may be silent before it does not count as
 // alive: four of the beats that a worker makes every 15 seconds.
 const SilentAfter = time.Minute
 
-// Of returns the reason for job, given the workers that the store knows and what is
-// paused. The time is job.Now.
-func Of(job *later.JobInfo, workers []later.WorkerInfo, pauses []later.Pause) Reason {
-	now := job.Now
+// Of returns the reason for job. The time is job.Now.
+func Of(job *later.JobInfo, facts Facts) Reason {
+	now, workers := job.Now, facts.Workers
 	switch job.State {
 	case later.StateEnded:
 		return ended(job)
 	case later.StateDead:
-		return dead(job)
+		return dead(job, facts.Gates)
 	case later.StateRunning:
 		return running(job, workers)
 	}
@@ -67,60 +80,64 @@ func Of(job *later.JobInfo, workers []later.WorkerInfo, pauses []later.Pause) Re
 	}
 	switch {
 	case !job.CancelAt.IsZero():
-		return Reason{Cancelled, fmt.Sprintf("cancelled %s; the next sweep of any worker ends it", age.Relative(job.CancelAt, now)), ""}
+		return say(Cancelled, fmt.Sprintf("cancelled %s; the next sweep of any worker ends it", age.Relative(job.CancelAt, now)), "")
 	case !job.ExpiresAt.IsZero() && !job.ExpiresAt.After(now):
-		return Reason{Expired, fmt.Sprintf("expired %s; the next sweep of any worker ends it without running it", age.Relative(job.ExpiresAt, now)), ""}
+		return say(Expired, fmt.Sprintf("expired %s; the next sweep of any worker ends it without running it", age.Relative(job.ExpiresAt, now)), "")
 	case lost && job.MaxAttempts == 1:
-		return Reason{LostTooMuch, fmt.Sprintf("its worker %s was lost in its only attempt; the next claim of its kind makes it dead", job.Worker), ""}
+		return say(LostTooMuch, fmt.Sprintf("its worker %s was lost in its only attempt; the next claim of its kind makes it dead", job.Worker), "")
 	case crashes >= later.CrashLimit:
-		return Reason{LostTooMuch, fmt.Sprintf("its workers were lost %d times; the next sweep of any worker makes it dead", crashes), ""}
+		return say(LostTooMuch, fmt.Sprintf("its workers were lost %d times; the next sweep of any worker makes it dead", crashes), "")
 	case !lost && job.RunAt.After(now):
 		return notDue(job)
 	}
-	if reason := paused(job, pauses); reason.Code != "" {
-		return reason
+	paused, limited := paused(job, facts.Pauses), limited(job, facts.Gates)
+	if len(paused) > 0 {
+		return because(job, append(paused, limited...))
 	}
 	if reason := nobody(job, workers); reason.Code != "" {
 		return reason
 	}
+	if len(limited) > 0 {
+		return because(job, limited)
+	}
 	able := serving(job, workers)
 	switch {
 	case crashes >= later.SuspectCrashes:
-		return Reason{Suspect, fmt.Sprintf("its workers were lost %d times, so it may be what kills them; "+
-			"such jobs wait for a sweep, which runs one at a time", crashes), ""}
+		return say(Suspect, fmt.Sprintf("its workers were lost %d times, so it may be what kills them; "+
+			"such jobs wait for a sweep, which runs one at a time", crashes), "")
 	case lost:
-		return Reason{Lost, fmt.Sprintf("its worker %s was lost: the lease ended %s; the next claim of %s takes it",
-			job.Worker, age.Relative(job.LeaseUntil, now), plural(len(able), "worker", "workers")), ""}
+		return say(Lost, fmt.Sprintf("its worker %s was lost: the lease ended %s; the next claim of %s takes it",
+			job.Worker, age.Relative(job.LeaseUntil, now), plural(len(able), "worker", "workers")), "")
 	case free(able) == 0:
 		slots := 0
 		for _, w := range able {
 			slots += w.Slots
 		}
-		return Reason{Busy, fmt.Sprintf("due %s, but all %s of %s are taken",
+		return say(Busy, fmt.Sprintf("due %s, but all %s of %s are taken",
 			age.Relative(job.RunAt, now), plural(slots, "slot", "slots"), plural(len(able), "worker", "workers")),
-			"wait, or start another worker"}
+			"wait, or start another worker")
 	}
 	text := fmt.Sprintf("due %s; %s can take it at the next claim", age.Relative(job.RunAt, now), plural(len(able), "worker", "workers"))
 	if now.Sub(job.RunAt) > SilentAfter {
 		text += ", after the jobs of better priority or earlier run_at in its queue"
 	}
-	return Reason{Waiting, text, ""}
+	return say(Waiting, text, "")
 }
 
 func ended(job *later.JobInfo) Reason {
 	if len(job.Log) == 0 {
-		return Reason{Ended, "it has ended", ""}
+		return say(Ended, "it has ended", "")
 	}
 	last := job.Log[len(job.Log)-1]
 	at := age.Relative(last.FinishedAt, job.Now)
 	if last.Attempt == 0 { // no attempt was counted, and whatever worker ended it only found it so
-		return Reason{Ended, fmt.Sprintf("%s %s while waiting, never ran", last.Outcome, at), ""}
+		return say(Ended, fmt.Sprintf("%s %s while waiting, never ran", last.Outcome, at), "")
 	}
 	text := fmt.Sprintf("ended as %s %s", last.Outcome, at)
 	if last.Worker != "" {
 		text += fmt.Sprintf(", in attempt %d on worker %s", last.Attempt, last.Worker)
 	}
-	return Reason{Ended, text, ""}
+	return say(Ended, text, "")
 }
 
 var deadTexts = map[later.DeadReason]string{
@@ -132,33 +149,39 @@ var deadTexts = map[later.DeadReason]string{
 	later.DeadLost:        "its workers were lost too often",
 }
 
-func dead(job *later.JobInfo) Reason {
+func dead(job *later.JobInfo, gates []Gate) Reason {
 	text := deadTexts[job.DeadReason]
 	if text == "" {
 		text = string(job.DeadReason)
 	}
-	return Reason{Dead, fmt.Sprintf("dead for %s: %s", age.Short(job.Now.Sub(job.DiedAt)), text),
-		fmt.Sprintf("once the cause is mended: later retry %d; or for good: later delete %d", job.ID, job.ID)}
+	text = fmt.Sprintf("dead for %s: %s", age.Short(job.Now.Sub(job.DiedAt)), text)
+	for _, g := range gates {
+		if g.Standing.Limit.OnDead == later.DeadBlocks && slices.Contains(g.Standing.Running, job.ID) {
+			text += fmt.Sprintf("; %v is ordered, and none of its jobs runs before this one is retried or deleted", g.Scope)
+		}
+	}
+	return Reason{Code: Dead, Text: text,
+		Next: fmt.Sprintf("once the cause is mended: later retry %d; or for good: later delete %d", job.ID, job.ID)}
 }
 
 func running(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 	now := job.Now
 	if !job.CancelAt.IsZero() {
-		return Reason{Cancelling, fmt.Sprintf("worker %s was asked %s to stop it", job.Worker, age.Relative(job.CancelAt, now)), ""}
+		return say(Cancelling, fmt.Sprintf("worker %s was asked %s to stop it", job.Worker, age.Relative(job.CancelAt, now)), "")
 	}
 	lease := age.Relative(job.LeaseUntil, now)
 	i := slices.IndexFunc(workers, func(w later.WorkerInfo) bool { return w.Name == job.Worker })
 	switch {
 	case i < 0:
-		return Reason{Silent, fmt.Sprintf("leased to worker %s, which is not among the live ones; "+
-			"unless it renews the lease, that ends %s and another worker takes the job", job.Worker, lease), ""}
+		return say(Silent, fmt.Sprintf("leased to worker %s, which is not among the live ones; "+
+			"unless it renews the lease, that ends %s and another worker takes the job", job.Worker, lease), "")
 	case !isAlive(workers[i], now):
-		return Reason{Silent, fmt.Sprintf("leased to worker %s, which was last heard of %s; "+
+		return say(Silent, fmt.Sprintf("leased to worker %s, which was last heard of %s; "+
 			"unless it renews the lease, that ends %s and another worker takes the job",
-			job.Worker, age.Relative(workers[i].SeenAt, now), lease), ""}
+			job.Worker, age.Relative(workers[i].SeenAt, now), lease), "")
 	}
-	return Reason{Running, fmt.Sprintf("running on worker %s for %s (attempt %d); the worker was heard of %s, the lease ends %s if it is not renewed",
-		job.Worker, age.Short(now.Sub(job.ClaimedAt)), job.Attempt, age.Relative(workers[i].SeenAt, now), lease), ""}
+	return say(Running, fmt.Sprintf("running on worker %s for %s (attempt %d); the worker was heard of %s, the lease ends %s if it is not renewed",
+		job.Worker, age.Short(now.Sub(job.ClaimedAt)), job.Attempt, age.Relative(workers[i].SeenAt, now), lease), "")
 }
 
 func notDue(job *later.JobInfo) Reason {
@@ -167,41 +190,9 @@ func notDue(job *later.JobInfo) Reason {
 	if job.Attempt > 0 && len(job.Errors) > 0 {
 		last := job.Errors[len(job.Errors)-1]
 		line, _, _ := strings.Cut(last.Error, "\n")
-		return Reason{Retry, fmt.Sprintf("retry at %s, after attempt %d failed: %s", due, last.Attempt, later.ClipText(line, 200)), next}
+		return say(Retry, fmt.Sprintf("retry at %s, after attempt %d failed: %s", due, last.Attempt, later.ClipText(line, 200)), next)
 	}
-	return Reason{Scheduled, "scheduled for " + due, next}
-}
-
-// paused is the reason when the job's queue, kind or tenant is.
-func paused(job *later.JobInfo, pauses []later.Pause) Reason {
-	var texts []string
-	var next string
-	for _, p := range pauses {
-		name := map[later.ScopeOf]string{later.ScopeQueue: job.Queue, later.ScopeKind: job.Kind, later.ScopeTenant: job.Tenant}[p.Scope.Of]
-		if name != p.Scope.Name {
-			continue
-		}
-		text := fmt.Sprintf("%v has been paused for %s, by %s", p.Scope, age.Short(job.Now.Sub(p.Since)), p.By)
-		if p.Reason != "" {
-			text += " (" + p.Reason + ")"
-		}
-		texts = append(texts, text)
-		if next == "" {
-			next = fmt.Sprintf("to let it go on: later resume %s %s", p.Scope.Of, shellWord(p.Scope.Name))
-		}
-	}
-	if len(texts) == 0 {
-		return Reason{}
-	}
-	return Reason{Paused, fmt.Sprintf("due %s, but %s", age.Relative(job.RunAt, job.Now), strings.Join(texts, ", and ")), next}
-}
-
-// shellWord is a name as a word of a shell.
-func shellWord(name string) string {
-	if later.CheckName("name", name) == nil {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	return say(Scheduled, "scheduled for "+due, next)
 }
 
 // nobody is the reason when no live worker can ever take the job.
@@ -223,12 +214,12 @@ func nobody(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 	due := "due " + age.Relative(job.RunAt, job.Now)
 	switch {
 	case live == 0:
-		return Reason{NoWorker, due + ", but no worker is alive", start}
+		return say(NoWorker, due+", but no worker is alive", start)
 	case queue == 0:
-		return Reason{NoQueue, fmt.Sprintf("%s, but none of %s serves the queue %q", due, plural(live, "live worker", "live workers"), job.Queue), start}
+		return say(NoQueue, fmt.Sprintf("%s, but none of %s serves the queue %q", due, plural(live, "live worker", "live workers"), job.Queue), start)
 	case kind == 0:
-		return Reason{NoKind, fmt.Sprintf("%s, but none of %s of queue %q has a handler for the kind %q", due,
-			plural(queue, "live worker", "live workers"), job.Queue, job.Kind), start}
+		return say(NoKind, fmt.Sprintf("%s, but none of %s of queue %q has a handler for the kind %q", due,
+			plural(queue, "live worker", "live workers"), job.Queue, job.Kind), start)
 	}
 	return Reason{}
 }

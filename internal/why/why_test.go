@@ -83,7 +83,7 @@ func TestOf(t *testing.T) {
 		{"ended, the log is off", job(later.StateEnded, nil), able, Ended, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Of(c.job, c.workers, nil)
+			got := Of(c.job, Facts{Workers: c.workers})
 			if got.Code != c.code {
 				t.Errorf("got %q (%s), want %q", got.Code, got.Text, c.code)
 			}
@@ -104,33 +104,5 @@ func TestDeadTextsAreComplete(t *testing.T) {
 		if deadTexts[reason] == "" {
 			t.Errorf("the reason %q has no text", reason)
 		}
-	}
-}
-
-func TestPaused(t *testing.T) {
-	now := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
-	job := &later.JobInfo{State: later.StateReady, Now: now, Record: later.Record{
-		ID: 7, Queue: "q", Kind: "k", Tenant: "acme & co", RunAt: now.Add(-3 * time.Second), MaxAttempts: 5}}
-	pause := func(of later.ScopeOf, name string) later.Pause {
-		return later.Pause{Scope: later.Scope{Of: of, Name: name}, Since: now.Add(-time.Hour), By: "ann", Reason: "no mail"}
-	}
-	got := Of(job, nil, []later.Pause{pause(later.ScopeKind, "other"), pause(later.ScopeQueue, "k"), pause(later.ScopeTenant, "acme & co"), pause(later.ScopeQueue, "q")})
-	if got.Code != Paused {
-		t.Errorf("got %q, want %q", got.Code, Paused)
-	}
-	for _, want := range []string{`tenant "acme & co" has been paused for 1h, by ann (no mail)`, `queue "q"`} {
-		if !strings.Contains(got.Text, want) {
-			t.Errorf("got %q, want %q in it", got.Text, want)
-		}
-	}
-	if want := "to let it go on: later resume tenant 'acme & co'"; got.Next != want {
-		t.Errorf("got %q, want %q", got.Next, want)
-	}
-	if got := Of(job, nil, nil); got.Code == Paused {
-		t.Error("a job of nothing that is paused is paused")
-	}
-	job.RunAt = now.Add(time.Hour)
-	if got := Of(job, nil, []later.Pause{pause(later.ScopeQueue, "q")}); got.Code == Paused {
-		t.Error("a job that is not due is paused")
 	}
 }
