@@ -55,7 +55,7 @@ func spied(t *testing.T) (*Store, *pgx.Conn, *spy) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s, connect(t), tracer
+	return s, connect(t, s), tracer
 }
 
 // markLanes has a store keep marks of a queue as after slow looks, of which the last one
@@ -63,7 +63,7 @@ func spied(t *testing.T) (*Store, *pgx.Conn, *spy) {
 func markLanes(t *testing.T, s *Store, queue string, took time.Duration) {
 	t.Helper()
 	q := &turnQueue{name: queue, nr: 1, head: true, whole: true}
-	rows, err := s.nextLanes(t.Context(), []string{"work"}, nil, []*turnQueue{q}, nil)
+	rows, err := s.nextLanes(t.Context(), later.ClaimRequest{Kinds: []string{"work"}}, []*turnQueue{q}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestLooksBesideClaimsLeaveConnections(t *testing.T) {
 func TestNewsOfAnEmptyTableReadsNothingOld(t *testing.T) {
 	s, conn := planStore(t)
 	execute(t, s, conn, `insert into {schema}.job (kind, tenant) select 'work', 'tenant_' || i % 30 from generate_series(1, 50000) i`)
-	execute(t, s, connect(t), "begin isolation level repeatable read; select count(*) from {schema}.job")
+	execute(t, s, connect(t, s), "begin isolation level repeatable read; select count(*) from {schema}.job")
 	execute(t, s, conn, "delete from {schema}.job")
 	var none *int64
 	rows, err := query(t.Context(), s, statement{name: "news", sql: freshLanes, args: []any{

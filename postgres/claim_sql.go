@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The statements of a claim: [quickClaim] and, where tenants take turns or marks are kept,
-// [nextLanes] and [laneClaim]. All go through the index job_ready (which has id + 0). A probe
+// The statements of a claim: [quickClaimSQL] and, where tenants take turns, marks are kept or limits
+// are set, [nextLanes] and [laneClaimSQL]. All go through the index job_ready (which has id + 0). A probe
 // finds a queue's next level, and within it each kind is read by itself, so that the rows of
 // kinds that the worker does not know are never read. A tenant's future jobs lie behind its
 // due ones, so none of them is read either.
@@ -148,6 +148,10 @@ const levels = `
       where l.priority is not null
     )`
 
+// levelsDown are the same, the lowest first.
+var levelsDown = strings.NewReplacer("order by j.priority", "order by j.priority desc", "j.priority > l.priority", "j.priority < l.priority").
+	Replace(levels)
+
 // quickPicked are what a claim takes as long as no job has a tenant and no marks are kept. It
 // goes from level to level and from queue to queue only as long as there is something wanted.
 const quickPicked = `
@@ -178,6 +182,23 @@ const lanePicked = `
     where l.nr = q.nr
     limit q.room
   ) t
+  limit $3`
+
+// chosenPicked are some jobs, $12 their ids, as far as they are of these queues and kinds.
+const chosenPicked = `
+  select t.ctid, t.lost
+  from ` + freshGates + `unnest($12::bigint[]) as chosen (id)
+  cross join lateral (
+    select j.ctid, j.lease_until is not null as lost
+    from {schema}.job j
+    where j.id = chosen.id
+      and j.queue = any($1::text[])
+      and j.kind = any($4::text[])
+      and j.run_at <= now()
+      and ` + claimable + `
+    for update skip locked
+  ) t
+  where $2::int[] is not null
   limit $3`
 
 // claim leases what {picked} gives.
@@ -225,6 +246,7 @@ left join claimed j on not part.summary`
 
 // The statements for a worker with so many kinds.
 
+// quickClaimSQL and the like with Down begin at the lowest level.
 func quickClaimSQL(kinds int) string {
 	return quickSQL(kinds, "", freshGates, claimUpdate+", "+claimFacts)
 }
@@ -232,6 +254,9 @@ func quickClaimSQL(kinds int) string {
 func tenantClaimSQL(kinds int) string {
 	return quickSQL(kinds, anyTenant, whereNoTenant, updateAndTell)
 }
+
+func quickDownSQL(kinds int) string  { return downward(quickClaimSQL(kinds), true) }
+func tenantDownSQL(kinds int) string { return downward(tenantClaimSQL(kinds), true) }
 
 func quickSQL(kinds int, with, where, update string) string {
 	return claimSQL(with, strings.Replace(quickPicked, "{where}", where, 1), update, takenRows(kinds,
@@ -243,6 +268,8 @@ func laneClaimSQL(kinds int) string {
 		"{queue}", "q.queue", "{priority}", "l.priority", "{tenant}", "l.tenant",
 		"{behind}", "(j.run_at, j.id + 0) > (l.run_at, l.id)", "{limit}", "l.room"))
 }
+
+func chosenClaimSQL(int) string { return claimSQL("", chosenPicked, claimUpdate+", "+claimFacts, "") }
 
 func claimSQL(with, picked, update, taken string) string {
 	picked = strings.Replace(picked, "{taken}", taken, 1)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/later-queue/later"
 )
 
 // nextDue looks for the first job of each kind in each queue that was put off and is not due
@@ -41,9 +43,13 @@ func (s *Store) NextDue(ctx context.Context, queues, kinds []string) (in time.Du
 	if len(rows) != 1 {
 		return 0, false, fmt.Errorf("next due: got %d rows, want 1", len(rows))
 	}
+	in, ok = s.holding.untilNext(kindsKey(later.ClaimRequest{Kinds: kinds}))
 	if rows[0] == nil {
-		return 0, false, nil
+		return in, ok, nil
 	}
 	const longest = 100 * 365 * 24 * 3600 // seconds; what is farther off does not fit into a Duration
-	return time.Duration(min(*rows[0], longest) * float64(time.Second)), true, nil
+	if due := time.Duration(min(*rows[0], longest) * float64(time.Second)); !ok || due < in {
+		in = due
+	}
+	return in, true, nil
 }

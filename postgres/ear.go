@@ -205,6 +205,17 @@ func (w *watch) keys() []string {
 // anyQueue is in a notification that concerns every queue: the gates have changed.
 const anyQueue = "*"
 
+// wakeAll has the workers of this process that wait look again.
+func (e *ear) wakeAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.watches {
+		if w.waiting {
+			w.wake()
+		}
+	}
+}
+
 // heard passes a notification on.
 func (e *ear) heard(queue string, peers int) {
 	for _, w := range e.watches {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/admit"
 )
 
 // gates are what a store knows of what is held back. What it knows need not be so any more: each
@@ -23,13 +24,15 @@ type gates struct {
 type gateSet struct {
 	version int64
 	paused  map[later.Scope]bool
-	tenants []string // that are paused, in order
+	tenants []string      // that are paused, in order
+	limits  *admit.Limits // nil: none
+	weighed bool          // some tenant has a weight
 }
 
 const readGates = `
-select v.version, g.scope, g.name
+select v.version, g.paused_at is not null, g.set_at is not null, ` + limitColumns + `
 from {schema}.gate_version v
-left join {schema}.gate g on g.paused_at is not null
+left join {schema}.gate g on true
 where v.one`
 
 // freshGates has a claim take nothing if the gates are of another version than $11.
@@ -50,26 +53,34 @@ func (s *Store) gateSet(ctx context.Context) (*gateSet, error) {
 }
 
 func (s *Store) readGates(ctx context.Context) (*gateSet, error) {
-	type row struct {
-		Version     int64
-		Scope, Name *string
-	}
-	rows, err := query(ctx, s, statement{name: "read the gates", sql: readGates}, pgx.RowToStructByPos[row])
+	rows, err := query(ctx, s, statement{name: "read the gates", sql: readGates}, func(row pgx.CollectableRow) (gateRow, error) {
+		var r gateRow
+		err := row.Scan(append([]any{&r.version, &r.paused, &r.limited}, r.dest()...)...)
+		return r, err
+	})
 	if err != nil {
 		return nil, err
 	}
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("read the gates: gate_version is empty: %w", later.ErrSchema)
 	}
-	set := &gateSet{version: rows[0].Version, paused: map[later.Scope]bool{}}
+	set := &gateSet{version: rows[0].version, paused: map[later.Scope]bool{}}
+	limits := map[later.Scope]later.Limit{}
 	for _, r := range rows {
-		if r.Scope == nil {
-			continue
+		scope := r.scope()
+		if r.paused {
+			set.paused[scope] = true
+			if scope.Of == later.ScopeTenant {
+				set.tenants = append(set.tenants, scope.Name)
+			}
 		}
-		set.paused[later.Scope{Of: later.ScopeOf(*r.Scope), Name: *r.Name}] = true
-		if *r.Scope == string(later.ScopeTenant) {
-			set.tenants = append(set.tenants, *r.Name)
+		if r.limited {
+			limits[scope] = r.limit()
+			set.weighed = set.weighed || limits[scope].Weight > 1
 		}
+	}
+	if len(limits) > 0 {
+		set.limits = admit.NewLimits(limits)
 	}
 	slices.Sort(set.tenants)
 	s.gates.mu.Lock()
@@ -90,12 +101,20 @@ func (s *Store) stale(old *gateSet) {
 	}
 	s.gates.mu.Unlock()
 	s.rotations.reset()
+	s.holding.reset()
 }
 
 // isLatest reports whether a version of the gates is the latest.
 func (s *Store) isLatest(ctx context.Context, version int64) (bool, error) {
 	rows, err := query(ctx, s, statement{name: "look whether the gates have changed", sql: readGateVersion}, pgx.RowTo[int64])
 	return len(rows) == 1 && rows[0] == version, err
+}
+
+// gateRow is a row of readGates.
+type gateRow struct {
+	version         int64
+	paused, limited bool
+	limitRow
 }
 
 // open is what of a request is not held back, but for tenants.
@@ -125,9 +144,18 @@ set paused_at = coalesce(g.paused_at, now()),
     reason    = excluded.reason`
 
 	resumeScope = `
-delete from {schema}.gate
-where scope = $1 and name = $2 and paused_at is not null
-returning true`
+with gone as (
+  delete from {schema}.gate g
+  where g.scope = $1 and g.name = $2 and g.paused_at is not null and g.set_at is null
+  returning true
+),
+kept as (
+  update {schema}.gate g
+  set paused_at = null, paused_by = null, reason = null
+  where g.scope = $1 and g.name = $2 and g.paused_at is not null and g.set_at is not null
+  returning true
+)
+select true from gone union all select true from kept`
 
 	listPauses = `
 select scope, name, paused_at, paused_by, coalesce(reason, '')

@@ -110,7 +110,8 @@ func seenUntil(now time.Time) position { return position{now.Add(-unsettledTime)
 
 type rotation struct {
 	cursors map[int32]string // whose turn was the last one of each priority
-	tenants time.Time        // when there was a tenant last
+	begun   map[int32]begunTurn
+	tenants time.Time // when there was a tenant last
 
 	marks map[lane]position // nil: claims begin at the heads
 	// behind is from where the next claim is to begin instead, in lanes where a look
@@ -142,7 +143,7 @@ func (m *rotations) none(req later.ClaimRequest) bool {
 	if len(m.all) == 0 {
 		return true
 	}
-	kinds := kindsKey(req.Kinds)
+	kinds := kindsKey(req)
 	return !slices.ContainsFunc(req.Queues, func(q later.QueueLimit) bool {
 		return m.all[rotationKey{kinds, q.Queue}] != nil
 	})
@@ -175,7 +176,7 @@ func (m *rotations) afterQuick(req later.ClaimRequest, elapsed time.Duration, jo
 		return
 	}
 	for _, q := range req.Queues {
-		if r := m.of(rotationKey{kindsKey(req.Kinds), q.Queue}); tenants {
+		if r := m.of(rotationKey{kindsKey(req), q.Queue}); tenants {
 			r.tenants = m.clock()
 		} else {
 			r.slow = true
@@ -238,13 +239,13 @@ func (m *rotations) begin(req later.ClaimRequest) []*turnQueue {
 	defer m.mu.Unlock()
 	queues := make([]*turnQueue, len(req.Queues))
 	for i, limit := range req.Queues {
-		q := &turnQueue{name: limit.Queue, nr: int32(i + 1), room: min(limit.Limit, maxClaim), head: true, whole: req.Thorough}
+		q := &turnQueue{name: limit.Queue, nr: int32(i + 1), room: min(limit.Limit, maxClaim), head: true, whole: req.Thorough, fromLowest: req.FromLowest}
 		queues[i] = q
-		r := m.all[rotationKey{kindsKey(req.Kinds), limit.Queue}]
+		r := m.all[rotationKey{kindsKey(req), limit.Queue}]
 		if r == nil {
 			continue
 		}
-		q.cursors, q.forgotten = maps.Clone(r.cursors), r.forgotten
+		q.cursors, q.begun, q.forgotten = maps.Clone(r.cursors), maps.Clone(r.begun), r.forgotten
 		q.whole = q.whole || r.slow || r.marks != nil
 		if r.marks == nil || req.Thorough || (r.took <= longLook || m.alone) && r.lookDue(m.clock(), req.Unanswered) {
 			continue
@@ -281,7 +282,7 @@ func (r *rotation) lookDue(now time.Time, unanswered []int64) bool {
 func (m *rotations) end(req later.ClaimRequest, c *turnClaim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kinds, now := kindsKey(req.Kinds), c.now
+	kinds, now := kindsKey(req), c.now
 	for _, job := range c.jobs {
 		m.highest = max(m.highest, job.ID)
 	}
@@ -301,7 +302,7 @@ func (m *rotations) end(req later.ClaimRequest, c *turnClaim) {
 			r.slow, r.tenants = q.slow, m.clock()
 		case r == nil:
 		case q.slow && r.slow:
-			r.relooked(q, m.clock(), now, c.lookedAt)
+			r.relooked(q, m.clock(), now, c.lookedAt, c.isLeftOut)
 		default:
 			r.slow, r.gaveUp = q.slow, false
 			if q.slow {
@@ -316,13 +317,15 @@ func (m *rotations) end(req later.ClaimRequest, c *turnClaim) {
 		}
 		if r != nil {
 			maps.Copy(r.cursors, q.cursors)
+			r.begun = q.begun
 		}
 	}
 }
 
 // relooked takes a second slow look from the heads. A lane that it does not mention has
-// nothing in it; its mark stays, because only through it is the lane passed quickly.
-func (r *rotation) relooked(q *turnQueue, clock, now, lookedAt time.Time) {
+// nothing in it, unless it was left out; its mark stays, because only through it is the lane passed
+// quickly.
+func (r *rotation) relooked(q *turnQueue, clock, now, lookedAt time.Time, leftOut func(tenant string) bool) {
 	if r.marks == nil {
 		r.marks = map[lane]position{}
 	}
@@ -331,7 +334,9 @@ func (r *rotation) relooked(q *turnQueue, clock, now, lookedAt time.Time) {
 	r.makeRoom(len(q.seen))
 	if q.complete && !lookedAt.IsZero() {
 		for l := range r.marks {
-			r.marks[l] = seenUntil(lookedAt)
+			if !leftOut(l.tenant) {
+				r.marks[l] = seenUntil(lookedAt)
+			}
 		}
 	}
 	for _, l := range q.seen {
@@ -381,7 +386,7 @@ func (m *rotations) gaveUp(req later.ClaimRequest, queues []*turnQueue, elapsed 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, q := range queues {
-		r := m.all[rotationKey{kindsKey(req.Kinds), q.name}]
+		r := m.all[rotationKey{kindsKey(req), q.name}]
 		switch {
 		case r == nil || !q.head:
 		case r.marks == nil:
@@ -413,7 +418,15 @@ func (m *rotations) reset() {
 	m.all, m.asked = nil, nil
 }
 
-func kindsKey(kinds []string) string { return strings.Join(kinds, " ") } // no kind has a space
+// kindsKey tells apart the sets of kinds, and of tenants if only some are wanted. No kind has a
+// space, and no tenant a line feed.
+func kindsKey(req later.ClaimRequest) string {
+	key := strings.Join(req.Kinds, " ")
+	if req.Tenants != nil {
+		key += "\n" + strings.Join(req.Tenants, "\n")
+	}
+	return key
+}
 
 func askKey(req later.ClaimRequest) string {
 	var key strings.Builder
@@ -421,5 +434,5 @@ func askKey(req later.ClaimRequest) string {
 		key.WriteString(q.Queue)
 		key.WriteByte(' ')
 	}
-	return key.String() + "/" + kindsKey(req.Kinds)
+	return key.String() + "/" + kindsKey(req)
 }

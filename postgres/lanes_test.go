@@ -48,7 +48,7 @@ func looksFromTheHeads(s *Store) bool { return s.rotations.begin(claimRequest(5)
 // hide has one of the jobs in front given back, as by another process, behind the mark.
 func hide(t *testing.T, s *Store) {
 	t.Helper()
-	execute(t, s, connect(t), `
+	execute(t, s, connect(t, s), `
 		update {schema}.job
 		set lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
 		where id = (select min(id) from {schema}.job where kind = 'work')`)
@@ -156,7 +156,7 @@ func TestMarks(t *testing.T) {
 	t.Run("what is enqueued before a claim and committed after it is found by the next", func(t *testing.T) {
 		s, _ := marked(t)
 		claimSome(t, s, 100)
-		conn := connect(t)
+		conn := connect(t, s)
 		execute(t, s, conn, "begin; insert into {schema}.job (kind) values ('work')")
 		if jobs := claimSome(t, s, 5); len(jobs) != 0 {
 			t.Fatalf("got %d jobs before the commit", len(jobs))
@@ -337,7 +337,7 @@ func TestLookBesideClaims(t *testing.T) {
 
 	m, look := begin()
 	q := m.begin(req)[0] // a claim begins, and ends after the look
-	m.looked(req.Kinds, look, found, nil, time.Second)
+	m.looked(req, look, found, nil, time.Second)
 	q.seen[0].rounds, q.seen[0].visited, q.seen[0].from = 1, true, position{now.Add(-time.Second), 9}
 	m.end(req, &turnClaim{queues: []*turnQueue{q}, now: now})
 	q = m.begin(req)[0]
@@ -356,7 +356,7 @@ func TestLookBesideClaims(t *testing.T) {
 
 	m, look = begin()
 	m.all[key] = &rotation{}
-	m.looked(req.Kinds, look, found, nil, time.Second)
+	m.looked(req, look, found, nil, time.Second)
 	if m.all[key].marks != nil {
 		t.Error("a look has made marks of an earlier time hold on")
 	}

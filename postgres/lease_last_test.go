@@ -19,7 +19,7 @@ func TestLeaseLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	conn := connect(t)
+	conn := connect(t, s)
 	execute(t, s, conn, "create schema {schema}")
 	migration := func(name string) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestLeaseLast(t *testing.T) {
 	role := strings.Trim(s.schema, `"`) + "_reader"
 	execute(t, s, conn, "create role "+role+"; grant usage on schema {schema} to "+role+"; grant select on {schema}.status to "+role)
 	defer func() { // before the test's context ends
-		execute(t, s, connect(t), "drop owned by "+role+"; drop role "+role)
+		execute(t, s, connect(t, s), "drop owned by "+role+"; drop role "+role)
 	}()
 
 	migration("0002_lease_last.sql")

@@ -59,8 +59,8 @@ func (s *Store) lookBehind(req later.ClaimRequest, set *gateSet) {
 			ctx, cancel := context.WithTimeout(ctx, lookBound)
 			defer cancel()
 			began := s.rotations.clock()
-			lanes, err := s.nextLanes(ctx, req.Kinds, req.Unanswered, []*turnQueue{q}, set.tenants)
-			s.rotations.looked(req.Kinds, q, lanes, err, s.rotations.clock().Sub(began))
+			lanes, err := s.nextLanes(ctx, req, []*turnQueue{q}, set.tenants)
+			s.rotations.looked(req, q, lanes, err, s.rotations.clock().Sub(began))
 		})
 	}
 }
@@ -73,7 +73,7 @@ func (m *rotations) toLook(req later.ClaimRequest) (queues []*turnQueue) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, kinds := m.clock(), kindsKey(req.Kinds)
+	now, kinds := m.clock(), kindsKey(req)
 	for _, q := range req.Queues {
 		r := m.all[rotationKey{kinds, q.Queue}]
 		if r != nil && r.marks != nil && r.took > longLook && !r.looking && r.lookDue(now, req.Unanswered) {
@@ -86,10 +86,10 @@ func (m *rotations) toLook(req later.ClaimRequest) (queues []*turnQueue) {
 
 // looked takes the result of a look: the next claim begins in front of what was found,
 // new lanes get a mark, and where it was quick no marks are needed any more.
-func (m *rotations) looked(kinds []string, q *turnQueue, lanes []lookedLane, err error, took time.Duration) {
+func (m *rotations) looked(req later.ClaimRequest, q *turnQueue, lanes []lookedLane, err error, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.all[rotationKey{kindsKey(kinds), q.name}]
+	r := m.all[rotationKey{kindsKey(req), q.name}]
 	if r == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (m *rotations) looked(kinds []string, q *turnQueue, lanes []lookedLane, err
 			r.behind[found.lane()] = found.from()
 		}
 	}
-	if r.took, r.slow = elapsed, isSlow(elapsed, 0, (len(lanes)+1)*len(kinds)); !r.slow {
+	if r.took, r.slow = elapsed, isSlow(elapsed, 0, (len(lanes)+1)*len(req.Kinds)); !r.slow {
 		r.unmark()
 	}
 }

@@ -77,6 +77,29 @@ with purged as (
   returning 1
 )
 select count(*)::int from purged`
+
+	// purgeStates deletes what limits remember that says nothing any more: none of those that
+	// were let in is left, and the rate is as if there had been none. What a claim is about to
+	// replace is gone for one of both.
+	purgeStates = `
+with purged as (
+  delete from {schema}.gate_state s
+  where s.ctid = any(array(
+    select s.ctid
+    from {schema}.gate_state s
+    where (s.tat is null or s.tat <= now())
+      and not exists (
+        select
+        from unnest(s.running) as had (id)
+        cross join lateral (
+          select from {schema}.job j where j.id = had.id
+          union all
+          select from {schema}.dead_job d where d.id = had.id
+        ) one)
+    limit $1))
+  returning 1
+)
+select count(*)::int from purged`
 )
 
 var dayPartition = regexp.MustCompile(`^job_log_(\d{8})$`)
@@ -84,8 +107,8 @@ var dayPartition = regexp.MustCompile(`^job_log_(\d{8})$`)
 const dayLayout = "20060102"
 
 // Maintain implements [later.Runner]: partitions of the log for the next days,
-// an end for those past the retention, for keys whose window has ended, and for
-// workers that left without saying so. Where a table is in use, it is left for the
+// an end for those past the retention, for keys whose window has ended, for limits
+// that remember nothing, and for workers that left without saying so. Where a table is in use, it is left for the
 // next time.
 func (s *Store) Maintain(ctx context.Context) error {
 	if err := s.run(ctx, statement{
@@ -94,6 +117,9 @@ func (s *Store) Maintain(ctx context.Context) error {
 		return err
 	}
 	if err := s.purge(ctx, statement{name: "maintain: delete old windows", sql: purgeWindows, args: []any{purgeChunk}}); err != nil {
+		return err
+	}
+	if err := s.purge(ctx, statement{name: "maintain: forget what limits remember", sql: purgeStates, args: []any{purgeChunk}}); err != nil {
 		return err
 	}
 	if err := s.purge(ctx, statement{

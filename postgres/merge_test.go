@@ -110,7 +110,7 @@ func TestMergeBesideLocks(t *testing.T) {
 	kinds := kindsNamed(20)
 	want := inOrder(t, s, conn, kinds)
 	execute(t, s, conn, "begin; select from {schema}.job where id <= 500 for update")
-	other := connect(t)
+	other := connect(t, s)
 	// A claim as a worker's, but left open.
 	args := claimArgs(30, kinds, nil, "default")
 	tx, err := other.Begin(t.Context())
@@ -143,7 +143,7 @@ func TestPlansBesideLocks(t *testing.T) {
 		for _, kinds := range []int{1, 20} {
 			t.Run(fmt.Sprintf("%d wanted of %d kinds", limit, kinds), func(t *testing.T) {
 				args := claimArgs(limit, kindsNamed(kinds), nil, "default")
-				p := explain(t, s, connect(t), "claim", quickClaimSQL(kinds), quickTypes, args[:11]...)
+				p := explain(t, s, connect(t, s), "claim", quickClaimSQL(kinds), quickTypes, args[:11]...)
 				if want := 1000 + 500*kinds; p.buffers > want {
 					t.Errorf("got %d buffers, want at most %d: %v", p.buffers, want, p.nodes)
 				}
@@ -170,7 +170,7 @@ func TestPlansOfManyKinds(t *testing.T) {
 		s, conn := planStore(t)
 		old := map[int]*pgx.Conn{}
 		for _, kinds := range []int{1, 20, 200} {
-			old[kinds] = connect(t)
+			old[kinds] = connect(t, s)
 			args := claimArgs(50, kindsNamed(kinds), nil, "default")
 			explain(t, s, old[kinds], "claim", quickClaimSQL(kinds), quickTypes, args[:11]...)
 		}
@@ -178,7 +178,7 @@ func TestPlansOfManyKinds(t *testing.T) {
 		for _, test := range []struct{ kinds, buffers int }{{1, 400}, {20, 700}, {200, 2500}} {
 			t.Run(fmt.Sprintf("%s, %d known", load.name, test.kinds), func(t *testing.T) {
 				args := claimArgs(50, kindsNamed(test.kinds), nil, "default")
-				for _, by := range []*pgx.Conn{old[test.kinds], connect(t)} {
+				for _, by := range []*pgx.Conn{old[test.kinds], connect(t, s)} {
 					p := explain(t, s, by, "claim", quickClaimSQL(test.kinds), quickTypes, args[:11]...)
 					if p.buffers > test.buffers {
 						t.Errorf("got %d buffers, want at most %d: %v", p.buffers, test.buffers, p.nodes)

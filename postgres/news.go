@@ -148,8 +148,7 @@ func (c *turnClaim) news(ctx context.Context) error {
 	for _, q := range c.queues {
 		if !q.head {
 			q.addFresh(rows)
-			q.lanes = slices.DeleteFunc(q.lanes, c.paused)
-			q.seen = slices.DeleteFunc(q.seen, c.paused)
+			c.leaveOut(q)
 		}
 	}
 	return nil
@@ -189,7 +188,7 @@ func (m *rotations) toAskForNews(req later.ClaimRequest) bool {
 	defer m.mu.Unlock()
 	now := m.clock()
 	return slices.ContainsFunc(req.Queues, func(q later.QueueLimit) bool {
-		r := m.all[rotationKey{kindsKey(req.Kinds), q.Queue}]
+		r := m.all[rotationKey{kindsKey(req), q.Queue}]
 		return r != nil && r.marks != nil && now.Sub(r.fresh.asked) >= freshPause
 	})
 }
@@ -199,7 +198,7 @@ func (m *rotations) freshFrom(req later.ClaimRequest, queues []string) (id *int6
 	defer m.mu.Unlock()
 	after = m.server
 	for _, queue := range queues {
-		r := m.all[rotationKey{kindsKey(req.Kinds), queue}]
+		r := m.all[rotationKey{kindsKey(req), queue}]
 		if r == nil {
 			continue
 		}

@@ -137,6 +137,9 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 	if err != nil {
 		return nil, err
 	}
+	if s.holding.ended(settlements) {
+		s.ear.wakeAll()
+	}
 	if slices.ContainsFunc(settlements, func(end later.Settlement) bool { return end.Outcome == later.OutcomeReleased }) {
 		s.rotations.forget()
 	}

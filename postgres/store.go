@@ -81,6 +81,7 @@ type Store struct {
 	claims    sync.Map // the statements of claims, see claimSQL
 	looks     looks
 	gates     gates
+	holding   holding
 	ear       *ear
 	// tenantRoles are those whose tables have been looked at, see setTenant.
 	tenantRoles sync.Map

@@ -19,7 +19,7 @@ import (
 // hundred. Only rows that are still leased are passed over one by one. Suspects come
 // through job_suspect, the first of each queue and kind. Then it locks what it
 // wants, and goes on with the rows as the locks returned them.
-const sweepJobs = `
+var sweepJobs = `
 with cancelled as materialized (
   select j.ctid, j.id
   from {schema}.job j
@@ -67,30 +67,7 @@ ends as (
   order by id
   limit $1
 ),
-suspect as (
-  select first.ctid
-  from unnest($5::text[]) as q (queue)
-  cross join unnest($6::text[]) as k (kind)
-  cross join lateral (
-    select j.ctid, j.priority, j.run_at, j.id
-    from {schema}.job j
-    where j.crashes > 0
-      and j.queue = q.queue
-      and j.kind = k.kind
-      and j.run_at <= now()
-      and j.crashes + (j.lease_until is not null)::int between $3 and $2 - 1
-      and j.max_attempts > 1
-      and j.cancel_at is null
-      and (j.expires_at is null or j.expires_at > now())
-      and (j.lease_until is null or j.lease_until < now())
-      and not j.tenant = any($11::text[])
-    order by j.priority, j.run_at
-    limit 1
-  ) first
-  where $4
-  order by first.priority, first.run_at, first.id
-  limit 1
-),
+suspect as (` + sweptSuspect + `),
 old as materialized (
   select j.ctid, j.attempt, j.lease_until, j.lease_holder, j.claimed_at,
     case
@@ -128,7 +105,8 @@ lost as (
 select ` + recordColumns + `, j.doom, j.old_until, j.old_holder
 from claimed j`
 
-// Sweep implements [later.Runner].
+// Sweep implements [later.Runner]. A suspect that is under a limit is not among what one statement
+// gives: see [Store.admitSuspect].
 func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Claimed, error) {
 	set := &gateSet{}
 	if req.Suspect {
@@ -137,15 +115,36 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 			return nil, err
 		}
 	}
-	jobs, err := query(ctx, s, statement{
-		name: "sweep",
-		sql:  sweepJobs,
-		args: []any{
-			int32(min(req.Limit, maxClaim)), int32(later.CrashLimit), int32(later.SuspectCrashes),
-			req.Suspect, set.openNames(later.ScopeQueue, req.Queues), set.openNames(later.ScopeKind, req.Kinds),
-			req.Worker, req.Token, micros(req.Lease), !s.config.NoLog, append([]string{}, set.tenants...),
-		},
-	}, func(row pgx.CollectableRow) (*later.Claimed, error) {
+	args := s.sweepArgs(set, req)
+	if set.limits.Any() {
+		args[3] = false
+	}
+	jobs, err := query(ctx, s, statement{name: "sweep", sql: sweepJobs, args: args}, s.sweptRow(req))
+	if err != nil {
+		return nil, err
+	}
+	if req.Suspect && args[3] == false {
+		suspect, err := s.admitSuspect(ctx, set, req)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, suspect...)
+	}
+	slices.SortFunc(jobs, func(a, b *later.Claimed) int { return cmp.Compare(a.ID, b.ID) })
+	return jobs, nil
+}
+
+func (s *Store) sweepArgs(set *gateSet, req later.SweepRequest) []any {
+	return []any{
+		int32(min(req.Limit, maxClaim)), int32(later.CrashLimit), int32(later.SuspectCrashes),
+		req.Suspect, set.openNames(later.ScopeQueue, req.Queues), set.openNames(later.ScopeKind, req.Kinds),
+		req.Worker, req.Token, micros(req.Lease), !s.config.NoLog, append([]string{}, set.tenants...), req.Tenants, (*int64)(nil),
+	}
+}
+
+// sweptRow reads a row of sweepJobs.
+func (s *Store) sweptRow(req later.SweepRequest) pgx.RowToFunc[*later.Claimed] {
+	return func(row pgx.CollectableRow) (*later.Claimed, error) {
 		var r recordRow
 		c := &later.Claimed{}
 		var lostAt *time.Time
@@ -159,10 +158,5 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 			c.LostWorker = *holder
 		}
 		return c, nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	slices.SortFunc(jobs, func(a, b *later.Claimed) int { return cmp.Compare(a.ID, b.ID) })
-	return jobs, nil
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/later-queue/later"
 )
 
-const sweepTypes = "int, int, int, bool, text[], text[], text, bigint, bigint, bool, text[]"
+const sweepTypes = "int, int, int, bool, text[], text[], text, bigint, bigint, bool, text[], text[], bigint"
 
 func sweepArgs(limit int) []any {
 	return []any{
-		limit, later.CrashLimit, later.SuspectCrashes, true, []string{"default"}, []string{"work"}, "w", 1, int64(60e6), true, []string{"paused"},
+		limit, later.CrashLimit, later.SuspectCrashes, true, []string{"default"}, []string{"work"}, "w", 1, int64(60e6), true, []string{"paused"}, nil, nil,
 	}
 }
 
@@ -53,7 +53,7 @@ func TestSweepPlans(t *testing.T) {
 			for _, how := range []string{"with the old plan", "with a new plan", "analysed"} {
 				by := conn
 				if how != "with the old plan" {
-					by = connect(t)
+					by = connect(t, s)
 				}
 				if how == "analysed" {
 					execute(t, s, by, "analyze {schema}.job")

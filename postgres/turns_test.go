@@ -105,7 +105,7 @@ func TestTenantsUnderAHeldSnapshot(t *testing.T) {
 	}
 	t.Cleanup(func() { second.Close() })
 	execute(t, first, conn, `insert into {schema}.job (kind, tenant) select 'work', 'tenant_' || i % 30 from generate_series(1, 60000) i`)
-	execute(t, first, connect(t), "begin isolation level repeatable read; select count(*) from {schema}.job")
+	execute(t, first, connect(t, first), "begin isolation level repeatable read; select count(*) from {schema}.job")
 
 	total, seen, marked := 60_000, map[int64]bool{}, false
 	deadline := time.Now().Add(3 * time.Minute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/later-queue/later"
@@ -28,6 +29,9 @@ type attempt struct {
 
 	stage     stage
 	line      *line // where it waits for a slot
+	rank      int   // in the line: its priority, or firstRank
+	lowest    bool  // its claim began at the lowest priority
+	held      bool  // it counts among the jobs of its kind
 	last      bool  // of the jobs of its claim
 	executing bool  // its handler has not returned
 	abandoned bool  // its handler did not return in time
@@ -50,6 +54,9 @@ type attempt struct {
 
 	prev, next *attempt // in the run's list
 }
+
+// firstRank is before every priority.
+const firstRank = math.MinInt16 - 1
 
 // stage is how far the job of an attempt has come.
 type stage int
@@ -142,6 +149,7 @@ func (r *run) unlist(a *attempt) {
 // lock is held.
 func (r *run) unstarted(a *attempt, s later.Settlement) {
 	r.shares.leave(a)
+	r.dropKind(a)
 	s.Lease = a.lease()
 	r.toSettle(a, verdict{settlement: s})
 }
@@ -194,7 +202,7 @@ func (r *run) abandon(a *attempt) {
 	r.endSuspect(a) // one that hangs must not keep the others waiting for ever
 	r.counters.add(func(s *Stats) { s.AbandonedTotal++ })
 	r.giveUp(a, cause)
-	if r.abandoned >= r.cfg.Concurrency {
+	if stuck := r.kindSlots.abandon(a.claimed.Kind, 1); stuck || r.abandoned >= r.cfg.Concurrency {
 		r.failLocked(ErrStuck)
 	}
 }

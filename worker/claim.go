@@ -18,8 +18,7 @@ func (r *run) claimLoop() {
 	w := r.newWaiter()
 	defer w.close()
 	for w.wait() {
-		found, ok := r.claim()
-		w.claimed(found, ok)
+		w.claimed(r.claim())
 	}
 }
 
@@ -27,32 +26,46 @@ func (r *run) claimLoop() {
 func (r *run) endEmpty() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.empty = true
+	r.empty = !r.kindSlots.anyFull()
 	soft := time.Now().Add(r.cfg.DrainTimeout)
 	r.stopLocked(soft, soft.Add(DrainReserve))
 }
 
-// claim asks the store once and starts what it gets. It returns how many jobs
-// that were, and whether the store has answered.
-func (r *run) claim() (found int, ok bool) {
+// result is what a claim has brought.
+type result struct {
+	ok    bool // the store has answered
+	found int  // so many jobs
+	// limited: some of them are under a limit, and there were less than were asked for.
+	limited bool
+}
+
+// claim asks the store once and starts what it gets.
+func (r *run) claim() (got result) {
 	r.mu.Lock()
 	free := r.free()
-	limits, asked := r.shares.divide(free, r.claimLimit, r.mayGoAhead())
-	r.claiming = min(asked, free)
+	asking := r.shares.divide(free, r.kindSlots.total(r.claimLimit), r.mayGoAhead())
+	if asking.total == 0 {
+		r.mu.Unlock()
+		return got
+	}
+	r.claiming = min(asking.total, free)
+	most := r.kindSlots.ask()
 	thorough := r.thorough
 	r.mu.Unlock()
-	if asked == 0 {
-		return 0, false
-	}
+	var jobs []*later.Claimed
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.claiming = 0
+		if r.kindSlots.answered(jobs, got.ok) {
+			r.shares.refresh()
+		}
 		r.poke()
 	}()
+	lowest := r.cfg.LowestEvery > 0 && r.sinceLowest >= r.cfg.LowestEvery-1
 	req := later.ClaimRequest{
-		Queues: limits, Kinds: r.kinds, Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
-		Thorough: thorough, Limit: asked,
+		Queues: asking.limits, Kinds: r.kinds, Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
+		Thorough: thorough, Limit: asking.total, Free: asking.free(), MostOfKind: most, Tenants: r.cfg.Tenants, FromLowest: lowest,
 	}
 	// The lease counts from before the statement was sent, and so ends here
 	// never later than in the database.
@@ -66,20 +79,26 @@ func (r *run) claim() (found int, ok bool) {
 		r.unanswered = append(r.unanswered, unansweredClaim{req.Token, leaseEnds.Add(r.claimBound())})
 	}
 	if !r.answered("claim", err) {
-		return 0, false
+		return got
 	}
 	r.counters.add(func(s *Stats) {
 		s.LastClaim = time.Now()
 		s.Claimed += int64(len(jobs))
 	})
 	r.mu.Lock()
-	r.shares.learn(limits, asked, jobs)
+	r.shares.learn(asking, jobs)
 	if !r.shares.anyMore() {
 		r.thorough = false // every queue has been asked
 	}
 	r.mu.Unlock()
-	r.take(jobs, leaseEnds, false)
-	return len(jobs), true
+	if lowest && len(jobs) > 0 {
+		r.sinceLowest = 0
+	} else if len(jobs) > 0 {
+		r.sinceLowest++
+	}
+	r.take(jobs, origin{leaseEnds: leaseEnds, lowest: lowest})
+	limited := slices.ContainsFunc(jobs, func(c *later.Claimed) bool { return c.Limited })
+	return result{ok: true, found: len(jobs), limited: limited && len(jobs) < asking.total}
 }
 
 // unansweredClaim is a claim that failed: it may have been stored all the same,
@@ -140,18 +159,29 @@ func (r *run) answered(op string, err error) bool {
 	return false
 }
 
+// origin is how jobs were claimed.
+type origin struct {
+	leaseEnds time.Time
+	sweep     bool // by a sweep: what is to be run is a suspect
+	lowest    bool // by a claim that began at the lowest priority
+}
+
 // take does with claimed jobs what is to be done with them: have them run, end
 // them, or give them back.
-func (r *run) take(jobs []*later.Claimed, leaseEnds time.Time, fromSweep bool) {
+func (r *run) take(jobs []*later.Claimed, by origin) {
 	now := time.Now()
 	attempts := make([]*attempt, len(jobs))
 	for i, c := range jobs {
-		a := r.newAttempt(c, now, leaseEnds)
+		a := r.newAttempt(c, now, by.leaseEnds)
 		if attempts[i] = a; c.Doom != later.DoomNone {
 			a.verdict = r.judge(a).doom()
 			continue
 		}
-		a.suspect = fromSweep
+		a.suspect = by.sweep
+		a.lowest = by.lowest
+		if a.rank = int(c.Priority); c.Limited {
+			a.rank = firstRank
+		}
 		if i > 0 && attempts[i-1].claimed.Kind == c.Kind {
 			a.handler = attempts[i-1].handler
 		} else {
@@ -169,6 +199,9 @@ func (r *run) take(jobs []*later.Claimed, leaseEnds time.Time, fromSweep bool) {
 		case r.stopping || a.handler == nil || a.claimed.MaxAttempts == 1 && !a.suspect && r.mustWait():
 			// Claimed while the worker began to stop: nobody has seen it. Or a job
 			// that would be dead if this worker died while it waits for a slot.
+			r.toSettle(a, verdict{settlement: release(a.lease())})
+		case !r.holdKind(a):
+			// The store gave more than were asked for.
 			r.toSettle(a, verdict{settlement: release(a.lease())})
 		case a.suspect || !r.shares.push(a):
 			// It never waits among others: for a suspect a slot is kept, and a

@@ -2,8 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/later-queue/later"
@@ -41,7 +44,9 @@ const (
 	// and a Drain would never end. Chosen: far above a round trip to the
 	// database, and below DefaultPoll.
 	MinSnooze = 100 * time.Millisecond
-	// HookTimeout bounds a call of OnError or OnDead. Chosen, not measured.
+	// DefaultLowestEvery leaves nine tenths of the claims to the order of priorities. Chosen.
+	DefaultLowestEvery = 10
+	// HookTimeout bounds a call of OnError, OnDead or OnExpired. Chosen, not measured.
 	HookTimeout = 10 * time.Second
 )
 
@@ -59,6 +64,19 @@ type Config struct {
 	// are gone: it starts at most some 100 ms late because of them, and 500 ms
 	// late if they become slow just then, since after that they are given back.
 	Concurrency int
+	// LowestEvery is the part of the claims that begin at the lowest priority of each queue and
+	// end at the best: every so many of those that find jobs, so that no priority waits for
+	// ever behind a better one. 0 is DefaultLowestEvery; less than 0 is never, which makes
+	// priorities strict.
+	LowestEvery int
+	// KindSlots is how many jobs of a kind this process runs at once, for kinds that are to
+	// have fewer than Concurrency: at least 1. Those that are claimed and wait count as well,
+	// and a handler that was abandoned keeps its place. For a bound over all processes see
+	// later.Limit.
+	KindSlots map[string]int
+	// Tenants are those whose jobs are run, "" being the jobs without one; nil is all. Jobs of
+	// others are ended here if they are cancelled, have expired or were lost too often, but never run.
+	Tenants []string
 	// Lease is how long a claim holds without being renewed, and so how long a
 	// crashed worker's jobs wait. 0 is DefaultLease; at least MinLease. It
 	// needs no relation to the jobs' timeouts: leases are renewed.
@@ -104,6 +122,10 @@ type Config struct {
 	// OnError, and under the same rules. Unlike OnError it is also called when
 	// the job is dead because its workers were lost.
 	OnDead func(ctx context.Context, f Failure)
+	// OnExpired is called after a job has expired while it waited, for its first attempt or a
+	// further one, and that was stored: it will not be run. A panic is caught, and ctx ends after
+	// HookTimeout. It is not called where the store's answer was lost at first (Stats.Unclear).
+	OnExpired func(ctx context.Context, job later.Record)
 }
 
 // Queue is a queue that a worker serves.
@@ -193,10 +215,46 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Concurrency < 0 || c.Concurrency > MaxConcurrency {
 		return c, fmt.Errorf("worker: Concurrency %d is not between 1 and %d", c.Concurrency, MaxConcurrency)
 	}
+	if c.LowestEvery == 0 {
+		c.LowestEvery = DefaultLowestEvery
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if err := c.checkTenants(); err != nil {
+		return c, err
+	}
 	return c, c.checkQueues()
+}
+
+func (c *Config) checkTenants() error {
+	if c.Tenants != nil && len(c.Tenants) == 0 {
+		return errors.New("worker: Tenants is empty, so there is nothing to run; nil is all of them")
+	}
+	for i, tenant := range c.Tenants {
+		if err := later.CheckTenant(tenant); err != nil {
+			return fmt.Errorf("worker: Tenants[%d]: %w", i, err)
+		}
+		if slices.Contains(c.Tenants[:i], tenant) {
+			return fmt.Errorf("worker: Tenants names %q twice", tenant)
+		}
+	}
+	c.Tenants = slices.Clone(c.Tenants) // the caller's slice may change
+	return nil
+}
+
+// checkKinds checks what is said of single kinds against those that have a handler.
+func (c *Config) checkKinds(kinds []string) error {
+	for _, kind := range slices.Sorted(maps.Keys(c.KindSlots)) {
+		if !slices.Contains(kinds, kind) {
+			return fmt.Errorf("worker: KindSlots has the kind %q, which has no handler", kind)
+		}
+		if slots := c.KindSlots[kind]; slots < 1 {
+			return fmt.Errorf("worker: KindSlots[%q] %d is under 1", kind, slots)
+		}
+	}
+	c.KindSlots = maps.Clone(c.KindSlots)
+	return nil
 }
 
 // maxShare keeps sums of shares far from overflowing.

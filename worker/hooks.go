@@ -5,15 +5,20 @@ import (
 	"fmt"
 )
 
-// tell calls the hooks for a failed attempt that has been stored, then gives
-// its slot back.
+// tell calls the hooks for a failed attempt, or a job that has expired, that has
+// been stored, then gives its slot back.
 func (r *run) tell(a *attempt) {
-	f := *a.verdict.failure
-	if a.handler != nil { // not for a lost worker's job, which nobody ran
-		r.hook("OnError", a, f, r.cfg.OnError)
+	if a.verdict.failure == nil {
+		r.hook("OnExpired", a, func(ctx context.Context) { r.cfg.OnExpired(ctx, a.claimed.Record) })
+		r.told(a)
+		return
 	}
-	if f.Reason != "" {
-		r.hook("OnDead", a, f, r.cfg.OnDead)
+	f := *a.verdict.failure
+	if a.handler != nil && r.cfg.OnError != nil { // not for a lost worker's job, which nobody ran
+		r.hook("OnError", a, func(ctx context.Context) { r.cfg.OnError(ctx, f) })
+	}
+	if f.Reason != "" && r.cfg.OnDead != nil {
+		r.hook("OnDead", a, func(ctx context.Context) { r.cfg.OnDead(ctx, f) })
 	}
 	r.told(a)
 }
@@ -30,10 +35,7 @@ func (r *run) told(a *attempt) {
 
 // hook calls one hook, catches its panic, and stops waiting for it after
 // HookTimeout.
-func (r *run) hook(name string, a *attempt, f Failure, call func(context.Context, Failure)) {
-	if call == nil {
-		return
-	}
+func (r *run) hook(name string, a *attempt, call func(context.Context)) {
 	ctx, cancel := r.op(HookTimeout)
 	defer cancel()
 	done := make(chan struct{})
@@ -45,7 +47,7 @@ func (r *run) hook(name string, a *attempt, f Failure, call func(context.Context
 				r.log.Error("hook panicked", a.attrs("err", err)...)
 			}
 		}()
-		call(ctx, f)
+		call(ctx)
 	}()
 	select {
 	case <-done:

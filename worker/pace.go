@@ -14,6 +14,10 @@ const (
 	// 1.2 times as fast as with 2,000, since slots waited less for claims; with 8,000
 	// it was no faster.
 	maxAhead = 4000
+	// limitedWithin is the same as startWithin for a job under a limit, which takes up a place while
+	// it waits. Chosen: some round trips of a claim. One may wait in any case: if none did where
+	// all slots are taken by what was claimed ahead, those under limits would never run.
+	limitedWithin = 10 * time.Millisecond
 	// aheadBytes bounds the payloads of the jobs that wait. Chosen: a fraction
 	// of what a worker may use.
 	aheadBytes = 8 << 20
@@ -62,6 +66,11 @@ func (p *pace) lull() { p.proven /= 2 }
 
 // slow notes that jobs had to be given back.
 func (p *pace) slow() { p.proven = 0 }
+
+// aheadLimited is how many jobs under a limit may wait for one of slots, if jobs may wait.
+func (p *pace) aheadLimited(slots int) int {
+	return max(1, int(int64(slots)*int64(limitedWithin)/int64(max(p.took, 1))))
+}
 
 // ahead is how many jobs may wait for one of slots at the moment.
 func (p *pace) ahead(slots int) int {

@@ -23,6 +23,9 @@ type run struct {
 
 	// untilEmpty: end when no job is due any more (Drain).
 	untilEmpty bool
+	// sinceLowest are the claims that found jobs since one that began at the lowest priority
+	// did; the claim loop's own.
+	sinceLowest int
 
 	// values are the context values of Run's caller, without its end.
 	values context.Context
@@ -48,7 +51,7 @@ type run struct {
 	err  error
 
 	// Each wakes the one loop that it is named after.
-	wakeClaim, wakeSweep, wakeDrain, wakeSuspect chan struct{}
+	wakeClaim, wakeSweep, wakeDrain, wakeSuspect, wakeOwed chan struct{}
 
 	mu       sync.Mutex
 	stopping bool
@@ -62,6 +65,7 @@ type run struct {
 	// returned.
 	attempts  *attempt
 	shares    *shares
+	kindSlots kindSlots
 	starting  bool // a goroutine for the next job is on its way
 	alarm     *time.Timer
 	alarmAt   time.Time
@@ -99,10 +103,12 @@ func newRun(w *Worker, values context.Context, untilEmpty bool) *run {
 		log: log, counters: &w.counters, outages: &outages{log: log},
 		untilEmpty: untilEmpty, values: values, touched: true,
 		stopped: make(chan struct{}), done: make(chan struct{}),
-		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1), wakeSuspect: make(chan struct{}, 1),
+		wakeClaim: make(chan struct{}, 1), wakeSweep: make(chan struct{}, 1), wakeDrain: make(chan struct{}, 1),
+		wakeSuspect: make(chan struct{}, 1), wakeOwed: make(chan struct{}, 1),
 		ordinary: backlog{wake: make(chan struct{}, 1)}, doubtful: backlog{wake: make(chan struct{}, 1)},
 		shares: newShares(w.cfg.Queues, w.cfg.Concurrency), claimLimit: w.cfg.Concurrency, sweepSize: sweepLimit, beatsOver: make(chan struct{}),
 	}
+	r.kindSlots = newKindSlots(w.cfg.KindSlots, r.kinds)
 	r.ops, r.endOps = context.WithCancel(values)
 	r.beats, r.endBeats = context.WithCancel(r.ops)
 	return r
@@ -119,6 +125,9 @@ func (r *run) poke() {
 	if r.reserved > 0 {
 		wake(r.wakeSweep)
 	}
+	if r.kindSlots.isOwed() {
+		wake(r.wakeOwed)
+	}
 	if r.stopping {
 		wake(r.wakeDrain)
 	}
@@ -134,12 +143,14 @@ func wake(c chan struct{}) {
 // free is how many slots jobs may be claimed for: those that wait for one are
 // not counted here. The lock is held.
 func (r *run) free() int {
-	return max(0, r.cfg.Concurrency-r.busy-r.claiming-r.reserved-r.surplus())
+	return r.kindSlots.total(max(0, r.cfg.Concurrency-r.busy-r.claiming-r.reserved-r.surplus()))
 }
 
 // mayGoAhead reports whether jobs may be claimed for which no slot is free. The
 // lock is held.
-func (r *run) mayGoAhead() bool { return !r.outage && r.surplus() == 0 }
+func (r *run) mayGoAhead() bool {
+	return !r.outage && r.surplus() == 0 && r.kindSlots.total(1) > 0
+}
 
 // wantsClaim reports whether a claim is worthwhile. The lock is held.
 func (r *run) wantsClaim() bool { return r.shares.wants(r.free(), r.mayGoAhead()) }

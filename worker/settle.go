@@ -53,7 +53,8 @@ func (r *run) waiting() int {
 // toSettle hands the attempt's verdict to a settle loop. The lock is held.
 func (r *run) toSettle(a *attempt, v verdict) {
 	a.stage, a.verdict = pending, v
-	a.hooks = v.failure != nil && (r.cfg.OnError != nil || r.cfg.OnDead != nil)
+	a.hooks = v.failure != nil && (r.cfg.OnError != nil || r.cfg.OnDead != nil) ||
+		v.settlement.Outcome == later.OutcomeExpired && r.cfg.OnExpired != nil
 	r.put(a)
 }
 

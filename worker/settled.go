@@ -44,6 +44,9 @@ func (r *run) settled(a *attempt, refused bool, t tally) tally {
 			r.log.Info("outcome stored at last", a.attrs()...)
 		}
 		r.stored(a)
+		if r.untilEmpty && a.claimed.Limited {
+			r.shares.refresh() // a Drain does not hear that a place is free
+		}
 		r.expect(a.verdict.settlement)
 		t = t.add(a.verdict.settlement.Outcome)
 	}
@@ -71,10 +74,12 @@ func (r *run) expect(s later.Settlement) {
 	}
 }
 
-// stored logs a failed attempt that the store has.
+// stored logs a failed attempt, or a job that was not run, that the store has.
 func (r *run) stored(a *attempt) {
 	f := a.verdict.failure
 	switch {
+	case a.verdict.settlement.Outcome == later.OutcomeExpired:
+		r.log.Warn("job expired while it waited", a.attrs("expired_at", a.claimed.ExpiresAt)...)
 	case f == nil:
 	case f.Outcome == later.OutcomeDead:
 		r.log.Error("job is dead", a.attrs("reason", f.Reason, "err", logError(f.Err))...)

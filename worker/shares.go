@@ -20,6 +20,10 @@ type queueShare struct {
 	// more: as far as is known the queue has work. A claim that got less than
 	// it asked for clears it, the next poll sets it.
 	more bool
+	// cut: the latest claim brought as many jobs as it might bring of those under limits, and
+	// less than it asked for. So that is most of what there is, and no more jobs are to wait
+	// than may wait of these.
+	cut bool
 	// occupied counts the slots that jobs of this queue hold.
 	occupied int
 	// credit is the queue's place in the smooth weighted round robin that
@@ -94,13 +98,20 @@ func (s *shares) below(q *queueShare, n, active int) bool {
 	return (q.occupied+n)*active < s.slots*q.Share
 }
 
-// ahead is how many jobs of the queue may wait for a slot.
-func (s *shares) ahead(q *queueShare, active int) int {
+// ahead is how many jobs of the queue may wait for a slot, and how many under limits
+// are among them at most.
+func (s *shares) ahead(q *queueShare, active int) (n, limited int) {
 	if q.pace.proven == 0 {
-		return 0
+		return 0, 0
 	}
 	part := (s.slots*q.Share + active - 1) / active
-	return min(q.pace.ahead(part), (maxAhead*q.Share+active-1)/active)
+	if n = min(q.pace.ahead(part), (maxAhead*q.Share+active-1)/active); n == 0 {
+		return 0, 0
+	}
+	if limited = min(n, q.pace.aheadLimited(part)); q.cut {
+		n = limited
+	}
+	return n, limited
 }
 
 // wants reports whether a claim is worthwhile: for a free slot, or because half
@@ -116,12 +127,32 @@ func (s *shares) wants(free int, forAhead bool) bool {
 		case free > 0 && s.below(q, q.line.n, active):
 			return true
 		case forAhead:
-			if n := s.ahead(q, active); n > 0 && q.line.n <= n/2 {
+			if n, _ := s.ahead(q, active); n > 0 && q.line.n <= n/2 {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// asking is what a claim asks for.
+type asking struct {
+	limits []later.QueueLimit
+	total  int // jobs in all
+	// limited is how many of them may be under limits: one for each free slot, and those
+	// that may wait.
+	limited int
+}
+
+// free is the request's Free, of which 0 means something else.
+func (a *asking) free() int {
+	switch {
+	case a.limited >= a.total:
+		return 0 // no bound
+	case a.limited == 0:
+		return -1
+	}
+	return a.limited
 }
 
 // divide says what a claim is to ask for, at most limit jobs in all. Each of the
@@ -132,11 +163,10 @@ func (s *shares) wants(free int, forAhead bool) bool {
 // queue may have waiting, if forAhead. Where there are more queues than slots,
 // those that got none follow with one job each, which they get if the others have
 // less than they were given: so one claim is enough to find all of them empty.
-// total is how many jobs to ask for in all.
-func (s *shares) divide(free, limit int, forAhead bool) (limits []later.QueueLimit, total int) {
+func (s *shares) divide(free, limit int, forAhead bool) (ask asking) {
 	active := s.active()
 	if active == 0 {
-		return nil, 0
+		return ask
 	}
 	given := make([]int, len(s.queues))
 	taken := make([]int, len(s.queues)) // slots for jobs that wait
@@ -163,29 +193,32 @@ func (s *shares) divide(free, limit int, forAhead bool) (limits []later.QueueLim
 			continue
 		}
 		given[best]++
+		ask.limited++
 		limit--
 	}
-	limits = make([]later.QueueLimit, 0, len(s.queues))
+	ask.limits = make([]later.QueueLimit, 0, len(s.queues))
 	room := min(limit, maxAhead-s.inLine)
 	for i := range s.queues {
 		q := &s.queues[i]
 		if forAhead && q.more {
-			n := max(0, min(room, s.ahead(q, active)-q.line.n+taken[i]))
+			most, limited := s.ahead(q, active)
+			n := max(0, min(room, most-q.line.n+taken[i]))
 			given[i] += n
 			room -= n
+			ask.limited += max(0, min(n, limited-q.line.limited))
 		}
 		if given[i] > 0 {
-			limits = append(limits, later.QueueLimit{Queue: q.Name, Limit: given[i]})
-			total += given[i]
+			ask.limits = append(ask.limits, later.QueueLimit{Queue: q.Name, Limit: given[i]})
+			ask.total += given[i]
 		}
 	}
 	for i := range s.queues {
 		q := &s.queues[i]
-		if total > 0 && given[i] == 0 && q.more && s.below(q, q.line.n, active) {
-			limits = append(limits, later.QueueLimit{Queue: q.Name, Limit: 1})
+		if ask.total > 0 && given[i] == 0 && q.more && s.below(q, q.line.n, active) {
+			ask.limits = append(ask.limits, later.QueueLimit{Queue: q.Name, Limit: 1})
 		}
 	}
-	return limits, total
+	return ask
 }
 
 // pick takes the job that is to have the next slot, nil if none of those that
@@ -270,12 +303,14 @@ func (s *shares) proven() int {
 	return min(n, maxAhead)
 }
 
-// learn takes from the result of a claim for total jobs which queues have no more
-// work, and how big their payloads are.
-func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed) {
-	left := total
+// learn takes from the result of a claim which queues have no more work, and how big
+// their payloads are.
+func (s *shares) learn(asked asking, got []*later.Claimed) {
+	left := asked.total
+	// There may be more under limits than were allowed to come.
+	cut := asked.limited < asked.total && len(got) >= asked.limited
 	count := make([]int, len(s.queues))
-	bytes, once := make([]int, len(s.queues)), make([]bool, len(s.queues))
+	bytes, once, limited := make([]int, len(s.queues)), make([]bool, len(s.queues)), make([]bool, len(s.queues))
 	for _, c := range got {
 		i := 0
 		if len(s.queues) > 1 {
@@ -284,11 +319,12 @@ func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed
 		count[i]++
 		bytes[i] += len(c.Payload)
 		once[i] = once[i] || c.MaxAttempts == 1
+		limited[i] = limited[i] || c.Limited
 	}
-	for _, limit := range asked {
+	for _, limit := range asked.limits {
 		i, ok := s.byName[limit.Queue]
 		// With total jobs found, those that follow beyond it were not looked at.
-		certain := left > 0 || len(got) < total
+		certain := left > 0 || len(got) < asked.total
 		left -= limit.Limit
 		if !ok {
 			continue
@@ -297,8 +333,13 @@ func (s *shares) learn(asked []later.QueueLimit, total int, got []*later.Claimed
 		if count[i] > 0 {
 			q.pace.bytes, q.pace.once = bytes[i]/count[i], once[i]
 		}
-		if count[i] < limit.Limit && certain {
-			q.more = false
+		switch {
+		case count[i] >= limit.Limit:
+			q.cut = q.cut && limited[i]
+		case certain && cut:
+			q.cut = true
+		case certain:
+			q.more, q.cut = false, false
 			q.pace.lull()
 		}
 	}

@@ -133,6 +133,9 @@ func (r *run) begin(a *attempt, now time.Time) {
 	r.shares.occupy(c.Queue, 1)
 	if a.suspect {
 		r.suspects++
+		if r.kindSlots.forgive() { // no other one is looked for now
+			r.shares.refresh()
+		}
 	}
 }
 
@@ -153,6 +156,7 @@ func (r *run) finish(a *attempt, e ending) *attempt {
 	}
 	if a.abandoned {
 		r.abandoned--
+		r.kindSlots.abandon(a.claimed.Kind, -1)
 	} else {
 		r.running--
 	}
@@ -204,5 +208,29 @@ func (r *run) freeSlot(a *attempt) {
 		a.slot = false
 		r.busy--
 		r.shares.occupy(a.claimed.Queue, -1)
+		r.dropKind(a)
+	}
+}
+
+// holdKind takes a place among the jobs of the attempt's kind. It returns false when
+// there is none. The lock is held.
+func (r *run) holdKind(a *attempt) bool {
+	a.held = r.kindSlots.hold(a.claimed.Kind)
+	return a.held
+}
+
+// dropKind gives up the attempt's place among the jobs of its kind. If there may be more
+// of them, it is asked again at once. The lock is held.
+func (r *run) dropKind(a *attempt) {
+	if !a.held {
+		return
+	}
+	a.held = false
+	again, owed := r.kindSlots.drop(a.claimed.Kind)
+	if again {
+		r.shares.refresh()
+	}
+	if owed && r.suspects == 0 && !r.untilEmpty {
+		r.reserved = 1 // before another job takes the slot
 	}
 }

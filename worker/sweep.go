@@ -52,18 +52,25 @@ func (r *run) sweepLoop() {
 	}
 }
 
-// sweepPause waits for d, or until a suspect has ended and the next may run. It
-// returns false when the run is over.
+// sweepPause waits for d, or until a suspect has ended and the next may run, and
+// meanwhile looks for suspects of kinds that had no room. It returns false when the run is over.
 func (r *run) sweepPause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.wakeSuspect:
-	case <-r.ops.Done():
-		return false
+	for {
+		select {
+		case <-r.wakeOwed:
+			if err := r.sweepOwed(); err != nil && r.ops.Err() == nil {
+				r.outages.fail("sweep", err)
+			}
+			continue
+		case <-timer.C:
+		case <-r.wakeSuspect:
+		case <-r.ops.Done():
+			return false
+		}
+		return true
 	}
-	return true
 }
 
 // endSuspect makes room for the next suspect. Where there was one there may be
@@ -96,20 +103,59 @@ func (r *run) sweep() (found int, err error) {
 		found += more
 	}
 	if suspect {
-		r.mu.Lock()
-		r.reserved = 0
-		r.poke()
-		r.mu.Unlock()
+		r.endReserve()
 	}
 	return found, err
 }
 
-// isCrowded reports whether so many results wait to be stored that a sweep,
-// which needs no slots, must not add to them.
+// sweepOwed asks for a suspect of the kinds that had no room at the latest sweep and
+// have it now. Without that a kind whose claims take every place would keep its
+// suspects waiting for ever.
+func (r *run) sweepOwed() (err error) {
+	r.mu.Lock()
+	wanted := r.suspects == 0 && !r.stopping && r.kindSlots.isOwed()
+	if wanted {
+		r.reserved = 1
+	}
+	r.mu.Unlock()
+	if wanted && r.waitForSlot() {
+		r.mu.Lock()
+		kinds := r.kindSlots.seekOwed()
+		r.mu.Unlock()
+		if len(kinds) > 0 {
+			_, err = r.askSweep(kinds, true)
+		}
+	}
+	if !wanted || err != nil {
+		r.forgive() // the next sweep sees to them
+	}
+	r.endReserve()
+	return err
+}
+
+// forgive has the claims keep no place for a suspect.
+func (r *run) forgive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kindSlots.forgive() {
+		r.shares.refresh()
+	}
+}
+
+// endReserve has the claims leave no slot free any more.
+func (r *run) endReserve() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reserved = 0
+	r.poke()
+}
+
+// isCrowded reports whether so many results wait to be stored, or hooks to return,
+// that a sweep, which needs no slots, must not add to them.
 func (r *run) isCrowded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.outage || r.waiting() > sweepLimit+r.resultsMost()
+	return r.outage || r.waiting() > sweepLimit+r.resultsMost() || r.hooking > sweepLimit+r.cfg.Concurrency
 }
 
 // isAway reports whether results cannot be stored at the moment.
@@ -144,9 +190,33 @@ func (r *run) waitForSlot() bool {
 	}
 }
 
+// sweepFor asks for suspects of the kinds that have room, if at all.
 func (r *run) sweepFor(suspect bool) (found int, err error) {
+	kinds := r.kinds
+	if suspect {
+		r.mu.Lock()
+		kinds = r.kindSlots.seek(r.kinds)
+		r.mu.Unlock()
+		if suspect = len(kinds) > 0; !suspect {
+			kinds = r.kinds
+		}
+	}
+	if found, err = r.askSweep(kinds, suspect); err != nil {
+		r.forgive()
+	}
+	return found, err
+}
+
+func (r *run) askSweep(kinds []string, suspect bool) (found int, err error) {
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.kindSlots.found() {
+			r.shares.refresh()
+		}
+	}()
 	req := later.SweepRequest{
-		Limit: r.sweepSize, Suspect: suspect, Kinds: r.kinds,
+		Limit: r.sweepSize, Suspect: suspect, Kinds: kinds, Tenants: r.cfg.Tenants,
 		Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
 	}
 	for _, q := range r.cfg.Queues {
@@ -164,7 +234,7 @@ func (r *run) sweepFor(suspect bool) (found int, err error) {
 		return 0, err
 	}
 	r.counters.add(func(s *Stats) { s.Claimed += int64(len(jobs)) })
-	r.take(jobs, leaseEnds, true)
+	r.take(jobs, origin{leaseEnds: leaseEnds, sweep: true})
 	r.sweepFull = len(jobs) >= req.Limit
 	r.sweepSize = min(2*req.Limit, sweepLimit)
 	return len(jobs), nil

@@ -19,26 +19,12 @@ const (
 	wakeSpacing = 100 * time.Millisecond
 	// freeWakes is how many in a row may be for nothing before they are spaced.
 	freeWakes = 2
-	// dueSpacing is the least between two questions of when the next job is due.
-	// A job that becomes due within it after the last question may start that
-	// much late. Chosen: nobody schedules to the hundredth of a second.
-	dueSpacing = 20 * time.Millisecond
-	// dueAfterJobs is when it is asked after jobs were found, if nothing asks for it
-	// sooner: a wake-up for a job that was due may have been one for a later job, too.
-	// Such a job may start that much late. Chosen: short jobs that come one by one
-	// do not cause a question each.
-	dueAfterJobs = 100 * time.Millisecond
 	// heardPolls is how much rarer a worker polls that hears wake-ups: with it,
 	// an idle worker asks the database less than once a second, all in all.
 	heardPolls = 2
-	// dueAgain is how often a worker that hears wake-ups asks when the next job
-	// is due, although none came: those for jobs that are further ahead than
-	// later.WakeAhead do not come.
-	dueAgain = later.WakeAhead * 9 / 10
-	// duePolls is in how many polls one that hears none asks once. It knows from
-	// the last time, and the polls find what has come since then. Chosen so that
-	// it asks the database less than twice a second, all in all.
-	duePolls = 2
+	// pollWaits is the part of Poll for which a poll waits for a job that is due: what a full limit
+	// holds back is looked for each second, as is what nobody told of. Chosen, above the jitter.
+	pollWaits = 4
 )
 
 // waiter says when the next claim is to be made. Only the claim loop uses it.
@@ -71,6 +57,8 @@ type waiter struct {
 	ask     bool      // that is to be asked
 	askAt   time.Time // or at that time, zero if not
 	askedAt time.Time
+	idleDue int       // how many claims in a row found nothing that was due
+	again   time.Time // it is not asked before
 
 	why reason // of the claim that is made now
 }
@@ -165,7 +153,7 @@ func (w *waiter) settleDown() bool {
 	}
 	now := time.Now()
 	timely := !w.askAt.IsZero() && !now.Before(w.askAt)
-	if (w.ask || timely) && !now.Before(w.askedAt.Add(dueSpacing)) {
+	if (w.ask || timely) && !now.Before(w.again) {
 		w.askDue()
 	}
 	return false
@@ -196,38 +184,17 @@ func (w *waiter) sayBusy() {
 	}
 }
 
-// askDue asks when the next job is due.
-func (w *waiter) askDue() {
-	r := w.r
-	queues := make([]string, len(r.cfg.Queues))
-	for i, q := range r.cfg.Queues {
-		queues[i] = q.Name
-	}
-	ctx, cancel := r.op(r.claimBound())
-	defer cancel()
-	in, ok, err := r.store.NextDue(ctx, queues, r.kinds)
-	w.ask, w.askAt, w.askedAt, w.due = false, time.Time{}, time.Now(), time.Time{}
-	switch {
-	case err == nil:
-		r.outages.works("next due")
-	case r.ops.Err() == nil:
-		r.outages.fail("next due", err)
-	}
-	if err == nil && ok {
-		// From the answer on, not from the question: a claim must not come
-		// before the job is due.
-		w.due = w.askedAt.Add(in)
-	}
-}
-
 // claimed learns from a claim.
-func (w *waiter) claimed(found int, ok bool) {
-	if !ok {
+func (w *waiter) claimed(got result) {
+	if !got.ok {
 		return
 	}
-	now := time.Now()
+	now, found := time.Now(), got.found
 	why := w.why
 	w.why = more
+	if got.limited {
+		w.ask = true // when the limit lets the next one go
+	}
 	if found > 0 {
 		w.useless, w.wakeAfter = 0, time.Time{}
 		if w.busySince.IsZero() {
@@ -252,6 +219,15 @@ func (w *waiter) claimed(found int, ok bool) {
 		}
 	case byDue:
 		w.ask = true
+		switch {
+		case found == 0:
+			w.idleDue++
+		case got.limited:
+			w.again = now // it was in time, and the next may be due in less than dueSpacing
+			fallthrough
+		default:
+			w.idleDue = 0
+		}
 	}
 	w.pending = false // all queues have been asked since it came
 	if found > 0 && w.askAt.IsZero() {
@@ -280,6 +256,9 @@ func (w *waiter) refresh(why reason) {
 func (w *waiter) sleep(idle bool) bool {
 	r := w.r
 	until := w.pollAt
+	if w.due.After(until) && w.due.Sub(until) <= w.r.cfg.Poll/pollWaits {
+		until = w.due // one claim does for both
+	}
 	sooner := func(t time.Time) {
 		if !t.IsZero() && t.Before(until) {
 			until = t
@@ -311,7 +290,7 @@ func (w *waiter) sleep(idle bool) bool {
 	switch {
 	case r.untilEmpty || !idle:
 	case w.ask:
-		sooner(w.askedAt.Add(dueSpacing))
+		sooner(w.again)
 	case !w.askAt.IsZero():
 		sooner(w.askAt)
 	case w.told && w.heard:

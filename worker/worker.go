@@ -30,7 +30,7 @@ type Worker struct {
 
 // New returns a worker that runs the jobs of store's queues whose kinds have
 // handlers. It does not touch the store. It returns an error when there are no
-// handlers or when a value of cfg is out of range.
+// handlers, when a value of cfg is out of range, or when cfg names a kind without a handler.
 func New(store later.Store, handlers *later.Handlers, cfg Config) (*Worker, error) {
 	if store == nil {
 		return nil, errors.New("worker: store is nil")
@@ -40,6 +40,9 @@ func New(store later.Store, handlers *later.Handlers, cfg Config) (*Worker, erro
 	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := cfg.checkKinds(handlers.Kinds()); err != nil {
 		return nil, err
 	}
 	id, err := newIdentity(cfg.Name, cfg.Version)
@@ -118,7 +121,8 @@ func (w *Worker) Stop(ctx context.Context) error {
 
 // Drain runs jobs until none is due, and returns what it did: for functions on a
 // cron trigger, and for tests. Jobs that its jobs make are run too; jobs that
-// become due later, retries for example, are not waited for.
+// become due later, retries for example, are not waited for, nor are those that
+// a pause, or a limit whose places or starts others have, holds back.
 //
 // A deadline of ctx is the budget: claiming ends early enough that handlers get
 // a tenth of it, at most 5 s, to finish, and the last DrainReserve, or a quarter

@@ -43,13 +43,16 @@ func (l *Limits) Of(scope later.Scope) later.Limit {
 // Over are the scopes of a job whose limits can hold it back: at most its queue, its kind and
 // its tenant.
 func (l *Limits) Over(queue, kind, tenant string) []later.Scope {
-	if l == nil || len(l.own) == 0 {
+	if !l.Any() {
 		return nil
 	}
 	return slices.DeleteFunc([]later.Scope{
 		{Of: later.ScopeQueue, Name: queue}, {Of: later.ScopeKind, Name: kind}, {Of: later.ScopeTenant, Name: tenant},
 	}, func(scope later.Scope) bool { return !l.Of(scope).Holds() })
 }
+
+// Any reports whether there are limits.
+func (l *Limits) Any() bool { return l != nil && len(l.own) > 0 }
 
 // Tenants reports whether a tenant can be held back, or has a weight.
 func (l *Limits) Tenants() bool {
@@ -62,6 +65,22 @@ func (l *Limits) Tenants() bool {
 		}
 	}
 	return false
+}
+
+// LimitedTenants are the tenants that can be held back: all, or those that are named.
+func (l *Limits) LimitedTenants() (all bool, named []string) {
+	if l == nil {
+		return false, nil
+	}
+	for scope, limit := range l.own {
+		switch {
+		case scope.Of == later.ScopeTenants && limit.Holds():
+			all = true
+		case scope.Of == later.ScopeTenant && limit.Holds():
+			named = append(named, scope.Name)
+		}
+	}
+	return all, named
 }
 
 // Weight is how many jobs a tenant has in its turn.

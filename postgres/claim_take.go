@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/later-queue/later"
+)
+
+// share has the lanes of a level give so many jobs, each as many as it weighs in comparison.
+func (c *turnClaim) share(level []*turnLane, room int) {
+	all := 0
+	for _, l := range level {
+		l.asked = 1
+		if c.set.weighed {
+			l.asked = c.turnOf(l)
+		}
+		all += l.asked
+	}
+	times, left := room/all, room%all
+	for _, l := range level {
+		more := min(l.asked, left)
+		left -= more
+		l.asked = max(l.asked*times+more, 1)
+	}
+}
+
+// turnOf is how many jobs a lane has in its turn, less what an earlier claim gave of it.
+func (c *turnClaim) turnOf(l *turnLane) int {
+	turn := c.set.limits.Weight(l.tenant)
+	if begun := l.queue.begun[l.priority]; begun.tenant == l.tenant {
+		turn -= begun.jobs
+	}
+	return max(turn, 1)
+}
+
+// takeFreely takes from lanes whose jobs no limit holds back.
+func (c *turnClaim) takeFreely(ctx context.Context, lanes []*turnLane) error {
+	t := c.plan(lanes)
+	c.narrow(t)
+	if t.total == 0 {
+		return nil
+	}
+	return c.takeFrom(ctx, t, nil)
+}
+
+// takeFrom takes as planned, within an admission if there is one.
+func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error {
+	queues, rooms := make([]string, len(c.queues)), make([]int32, len(c.queues))
+	for i, q := range c.queues {
+		queues[i], rooms[i] = q.name, int32(t.rooms[q.name])
+	}
+	args := slices.Clone(c.args)
+	args[0], args[1] = queues, rooms
+	c.now = c.store.rotations.serverTime()
+	began, sent := c.store.rotations.clock(), time.Now()
+	var jobs, chosen []*later.Claimed
+	var err error
+	scan := claimScan{store: c.store, token: c.req.Token}
+	if len(t.chosen) > 0 {
+		ids := make([]int64, len(t.chosen))
+		for i, job := range t.chosen {
+			ids[i] = job.id
+		}
+		args[2] = int32(len(ids))
+		if chosen, err = c.claim(ctx, a, chosenClaimSQL, "chosen", append(slices.Clone(args), ids), &scan); err != nil {
+			return err
+		}
+	}
+	n := len(t.lanes)
+	if n > 0 && t.total > 0 {
+		c.takes++
+		nrs, priorities, tenants := make([]int32, n), make([]int32, n), make([]string, n)
+		asked, runAts, ids := make([]int32, n), make([]time.Time, n), make([]int64, n)
+		for i, l := range t.lanes {
+			nrs[i], priorities[i], tenants[i] = l.queue.nr, l.priority, l.tenant
+			asked[i], runAts[i], ids[i] = int32(l.asked), l.from.runAt, l.from.id
+		}
+		args[2] = int32(t.total)
+		if jobs, err = c.claim(ctx, a, laneClaimSQL, "lanes", append(args, nrs, priorities, tenants, asked, runAts, ids), &scan); err != nil {
+			c.failed(err, began)
+			return err
+		}
+	}
+	if a != nil {
+		for _, job := range slices.Concat(chosen, jobs) {
+			a.let(c.set, job)
+		}
+		if err := a.commit(ctx); err != nil {
+			return fmt.Errorf("claim %d jobs: %w", t.total, c.store.classify(err))
+		}
+		a.end(ctx)
+		c.noteStarted(chosen, jobs)
+	}
+	c.told = true
+	if len(jobs)+len(chosen) == 0 { // nothing there, or other gates
+		if c.latest, err = c.store.isLatest(ctx, c.set.version); err != nil || !c.latest {
+			return err
+		}
+	} else {
+		c.now = scan.now
+		c.store.rotations.learn(c.now, time.Since(sent)-scan.elapsed())
+	}
+	c.jobs = append(c.jobs, chosen...)
+	c.room, c.budget = c.room-len(chosen), c.budget-len(chosen)
+	for _, job := range chosen {
+		for _, q := range c.queues {
+			if q.name == job.Queue {
+				q.room--
+			}
+		}
+	}
+	c.jobs = append(c.jobs, jobs...)
+	c.taken(t, jobs)
+	slow := isSlow(scan.elapsed(), len(jobs), n*len(c.kinds))
+	for _, q := range c.queues {
+		q.slow = q.slow || q.head && slow
+	}
+	return nil
+}
+
+// claim runs a statement that claims, within an admission if there is one.
+func (c *turnClaim) claim(ctx context.Context, a *admission, build func(kinds int) string, name string, args []any, scan *claimScan) ([]*later.Claimed, error) {
+	sql, what := c.store.claimSQL(name, build, len(c.kinds)), fmt.Sprintf("claim %d jobs", args[2])
+	if a == nil {
+		jobs, err := query(ctx, c.store, statement{name: what, sql: sql, args: args}, scan.row)
+		return scan.finish(jobs), err
+	}
+	rows, err := a.conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, c.store.classify(err))
+	}
+	jobs, err := pgx.CollectRows(rows, scan.row)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, c.store.classify(err))
+	}
+	return scan.finish(jobs), nil
+}
+
+// taken notes what a statement has taken of lanes.
+func (c *turnClaim) taken(t *taking, jobs []*later.Claimed) {
+	type key struct {
+		queue string
+		lane
+	}
+	type taken struct {
+		jobs int
+		last position
+	}
+	total, took := t.total, map[key]taken{}
+	for _, job := range jobs {
+		k := key{job.Queue, lane{int32(job.Priority), job.Tenant}}
+		had := took[k]
+		had.jobs++
+		if p := (position{job.RunAt, job.ID}); had.last.before(p) {
+			had.last = p
+		}
+		took[k] = had
+	}
+	for _, l := range t.lanes {
+		q := l.queue
+		asked := min(l.asked, t.rooms[q.name], total) // what the bounds left for it
+		if asked == 0 {
+			continue
+		}
+		had := took[key{q.name, l.lane}]
+		q.room -= had.jobs
+		c.room -= had.jobs
+		c.budget -= had.jobs
+		total -= had.jobs
+		t.rooms[q.name] -= had.jobs
+		if had.jobs > 0 {
+			l.from, q.barren = had.last, 0
+		}
+		l.rounds, l.drained, l.seenAt = l.rounds+1, had.jobs < asked, c.now
+		if !l.visited {
+			l.visited = true
+			q.turned(l, had.jobs, c.set.weighed && !l.drained && had.jobs < c.turnOf(l))
+		}
+	}
+	for _, q := range c.queues {
+		q.lanes = slices.DeleteFunc(q.lanes, func(l *turnLane) bool { return l.drained })
+		slices.SortStableFunc(q.lanes, func(a, b *turnLane) int {
+			return cmp.Or(q.level(a, b), cmp.Compare(a.rounds, b.rounds))
+		})
+	}
+}
