@@ -15,3 +15,11 @@ func TestContract(t *testing.T) {
 		return store
 	})
 }
+
+func TestTenantsContract(t *testing.T) {
+	storetest.RunTenants(t, func(t *testing.T) later.Store {
+		store := memory.New()
+		t.Cleanup(func() { store.Close() })
+		return store
+	})
+}

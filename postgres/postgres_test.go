@@ -222,6 +222,11 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) later.Store { return shelf.open(t) })
 }
 
+func TestTenantsContract(t *testing.T) {
+	shelf := newShelf(t, testdb.Postgres(t))
+	storetest.RunTenants(t, func(t *testing.T) later.Store { return shelf.open(t) })
+}
+
 func TestStoreByHand(t *testing.T) {
 	shelf := newShelf(t, testdb.Postgres(t))
 	storetest.RunByHand(t, func(t *testing.T) (later.Store, storetest.Hand) {

@@ -55,6 +55,10 @@ func TestTxContract(t *testing.T) {
 	})
 }
 
+func TestTenantsContract(t *testing.T) {
+	storetest.RunTenants(t, func(t *testing.T) later.Store { return openStore(t, tempFile(t), sqlite.Config{}) })
+}
+
 // The part of the contract that is about rows that people write by hand.
 func TestByHandContract(t *testing.T) {
 	storetest.RunByHand(t, func(t *testing.T) (later.Store, storetest.Hand) {
