@@ -52,7 +52,7 @@ var groups = []struct {
 	commands  []maker
 }{
 	{"run", "Enqueue and run jobs:", []maker{enqueueCommand, workCommand, drainCommand, demoCommand}},
-	{"look", "Look:", []maker{statusCommand, queuesCommand, listCommand, showCommand, workersCommand}},
+	{"look", "Look:", []maker{statusCommand, queuesCommand, tenantsCommand, listCommand, showCommand, workersCommand}},
 	{"steer", "Steer:", []maker{retryCommand, cancelCommand, deleteCommand, deadCommand, pauseCommand, resumeCommand, limitCommand}},
 	{"setup", "Set up:", []maker{migrateCommand, benchCommand, completionCommand, versionCommand}},
 	{"", "", []maker{docsCommand}},

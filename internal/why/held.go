@@ -152,10 +152,10 @@ func idList(ids []int64) string {
 }
 
 // words are a scope as arguments in a shell.
-func words(scope later.Scope) string { return string(scope.Of) + " " + shellWord(scope.Name) }
+func words(scope later.Scope) string { return string(scope.Of) + " " + ShellWord(scope.Name) }
 
-// shellWord is a name as a word of a shell.
-func shellWord(name string) string {
+// ShellWord is a name as a word of a shell.
+func ShellWord(name string) string {
 	if later.CheckName("name", name) == nil {
 		return name
 	}
