@@ -144,6 +144,10 @@ type ClaimRequest struct {
 	// Thorough has the store look at everything that is due, and not only
 	// behind positions that it remembers from earlier claims.
 	Thorough bool
+	// MaxBytes bounds what the payloads of the answer have together: it ends with the job that
+	// reaches it, so it has at least one. What else was found is left as it is, or given back
+	// uncharged. 0 is no bound.
+	MaxBytes int
 	// FromLowest has each queue's lowest priority come first and its best last.
 	FromLowest bool
 	// Tenants are those whose jobs are wanted; nil: all, also jobs without a tenant.

@@ -21,10 +21,10 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		queues[i] = q.Queue
 	}
 	order := turns.Order{FromLowest: req.FromLowest}
-	key := kindsKey(req)
+	key, bytes := kindsKey(req), &byteBudget{most: req.MaxBytes}
 	var jobs []*later.Claimed
 	var heldFor time.Duration
-	for len(req.Queues) > 0 && len(req.Kinds) > 0 && req.Limit > 0 {
+	for len(req.Queues) > 0 && len(req.Kinds) > 0 && req.Limit > 0 && !bytes.full() {
 		set, err := s.gateSet(ctx)
 		if err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		if set.weighed {
 			order.Weight = set.limits.Weight
 		}
-		got, err := s.claimPart(ctx, by, part)
+		got, err := s.claimPart(ctx, by, part, bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -63,8 +63,24 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		}
 	}
 	s.holding.setNext(key, heldFor)
+	if len(bytes.over) > 0 {
+		if err := s.giveBack(ctx, bytes.over); err != nil {
+			return nil, err
+		}
+		jobs = slices.DeleteFunc(jobs, func(job *later.Claimed) bool { return slices.Contains(bytes.over, job.Lease) })
+	}
 	turns.Sort(jobs, queues, order)
 	return jobs, nil
+}
+
+// giveBack gives back the jobs whose payloads were too much.
+func (s *Store) giveBack(ctx context.Context, leases []later.Lease) error {
+	ends := make([]later.Settlement, len(leases))
+	for i, lease := range leases {
+		ends[i] = later.Settlement{Lease: lease, Outcome: later.OutcomeReleased}
+	}
+	_, err := s.Settle(ctx, ends)
+	return err
 }
 
 // claimed is what a part of a claim has given.
@@ -76,7 +92,7 @@ type claimedPart struct {
 }
 
 // claimPart claims as the gates say.
-func (s *Store) claimPart(ctx context.Context, set *gateSet, req later.ClaimRequest) (got claimedPart, err error) {
+func (s *Store) claimPart(ctx context.Context, set *gateSet, req later.ClaimRequest, bytes *byteBudget) (got claimedPart, err error) {
 	req, got.heldFor = s.openOnly(set, req)
 	if len(req.Queues) == 0 || len(req.Kinds) == 0 { // all is held back
 		got.latest, err = s.isLatest(ctx, set.version)
@@ -94,12 +110,13 @@ func (s *Store) claimPart(ctx context.Context, set *gateSet, req later.ClaimRequ
 	}
 	if s.rotations.none(req) && !req.Thorough && req.Tenants == nil && len(req.MostOfKind) == 0 && !set.limited(req) {
 		var tenants bool
-		got.jobs, tenants, got.latest, err = s.claimQuickly(ctx, req, len(kinds), args)
+		got.jobs, tenants, got.latest, err = s.claimQuickly(ctx, req, len(kinds), args, bytes)
 		if err != nil || !tenants || !got.latest {
 			return got, err
 		}
 	}
 	c := s.newTurnClaim(req, kinds, args, set)
+	c.bytes = bytes
 	c.heldFor = got.heldFor
 	if err := c.run(ctx); err != nil {
 		return claimedPart{}, err
@@ -190,7 +207,7 @@ func without(req later.ClaimRequest, jobs []*later.Claimed) later.ClaimRequest {
 
 // claimQuickly looks from the head of every level, as if there were no tenants; where it finds
 // that there are, it takes nothing. If that takes long, the next claim will begin otherwise.
-func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds int, args []any) (jobs []*later.Claimed, tenants, latest bool, err error) {
+func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds int, args []any, bytes *byteBudget) (jobs []*later.Claimed, tenants, latest bool, err error) {
 	ask := s.rotations.toAsk(req)
 	var sql string
 	switch {
@@ -204,7 +221,7 @@ func (s *Store) claimQuickly(ctx context.Context, req later.ClaimRequest, kinds 
 		sql = s.claimSQL("quick", quickClaimSQL, kinds)
 	}
 	sent := time.Now()
-	scan := claimScan{store: s, token: req.Token}
+	scan := claimScan{store: s, token: req.Token, bytes: bytes}
 	jobs, err = query(ctx, s, statement{name: fmt.Sprintf("claim %d jobs", req.Limit), sql: sql, args: args}, scan.row)
 	jobs = scan.finish(jobs)
 	elapsed := scan.elapsed()

@@ -26,7 +26,17 @@ type claimScan struct {
 	began, clock time.Time
 	tenants      bool
 	version      int64 // of the gates; zero: it was not asked for
+
+	bytes *byteBudget
 }
+
+// byteBudget is what the payloads of a whole claim may have together.
+type byteBudget struct {
+	most, had int           // most: 0 is no bound
+	over      []later.Lease // of jobs beyond it, which come without their payloads
+}
+
+func (b *byteBudget) full() bool { return b.most > 0 && b.had >= b.most }
 
 // elapsed is how long the statement took by the server.
 func (c *claimScan) elapsed() time.Duration { return c.clock.Sub(c.began) }
@@ -37,8 +47,11 @@ type lostLease struct {
 	Holder string `json:"holder"`
 }
 
-// The columns behind those of the record.
+// The columns of the record that may be large, and those behind it.
 const (
+	columnPayload    = 5
+	columnCheckpoint = 17
+
 	columnNow     = 18
 	columnLost    = 21
 	columnTenants = 22
@@ -53,6 +66,10 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 	dest := make([]any, 0, columnTenants+2)
 	var r recordRow
 	hasJob := values[0] != nil
+	over := hasJob && c.bytes.full()
+	if over { // then it is not kept in memory
+		values[columnPayload], values[columnCheckpoint] = nil, nil
+	}
 	if c.binary {
 		c.now, c.began, c.clock = timestamp(values[columnNow]), timestamp(values[columnNow+1]), timestamp(values[columnNow+2])
 		if hasJob {
@@ -78,6 +95,9 @@ func (c *claimScan) row(row pgx.CollectableRow) (*later.Claimed, error) {
 		return nil, nil
 	}
 	job := &later.Claimed{Record: r.record(c.store)}
+	if c.bytes.had += len(job.Payload); over {
+		c.bytes.over = append(c.bytes.over, later.Lease{ID: job.ID, Token: c.token})
+	}
 	if text := values[columnLost]; text != nil {
 		var lost lostLease
 		if err := json.Unmarshal(text, &lost); err != nil {

@@ -61,7 +61,7 @@ func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error
 	began, sent := c.store.rotations.clock(), time.Now()
 	var jobs, chosen []*later.Claimed
 	var err error
-	scan := claimScan{store: c.store, token: c.req.Token}
+	scan := claimScan{store: c.store, token: c.req.Token, bytes: c.bytes}
 	if len(t.chosen) > 0 {
 		ids := make([]int64, len(t.chosen))
 		for i, job := range t.chosen {

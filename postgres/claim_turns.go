@@ -30,8 +30,9 @@ type turnClaim struct {
 	tight   []string       // the kinds that bound it
 	heldFor time.Duration  // what is held back is to be asked for again then; zero: nothing is
 
-	jobs []*later.Claimed
-	now  time.Time // the server's, of the latest statement
+	bytes *byteBudget
+	jobs  []*later.Claimed
+	now   time.Time // the server's, of the latest statement
 	// lookedAt is the server's time of the first look.
 	lookedAt time.Time
 	asked    bool // for what is new
@@ -150,7 +151,7 @@ func (c *turnClaim) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for c.room > 0 && c.budget > 0 && c.latest {
+	for c.room > 0 && c.budget > 0 && c.latest && !c.bytes.full() {
 		if err := c.look(ctx); err != nil {
 			return err
 		}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/later-queue/later"
+	"github.com/later-queue/later/internal/admit"
 	"github.com/later-queue/later/internal/turns"
 )
 
@@ -16,52 +18,126 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if len(req.Queues) == 0 || len(req.Kinds) == 0 || req.Limit <= 0 {
 		return nil, nil
 	}
-	unknown := s.unanswered.unknown(req.Unanswered)
-	var claimed []*later.Claimed
-	err := s.writer.do(ctx, req.Limit, func(tx *writeTx) error {
-		claimed = nil
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		if err := giveBack(tx, unknown); err != nil {
-			return err
-		}
-		paused, err := pausesOf(tx)
-		if err != nil {
-			return err
-		}
-		kinds, err := json.Marshal(paused.open(later.ScopeKind, req.Kinds))
-		if err != nil {
-			return err
-		}
-		taking := taking{now: now, worker: req.Worker, token: req.Token, until: after(now, req.Lease)}
-		for _, q := range req.Queues {
-			if slices.Contains(paused[later.ScopeQueue], q.Queue) {
-				continue
-			}
-			rows, err := s.claimable(tx, q.Queue, string(kinds), paused[later.ScopeTenant], min(q.Limit, req.Limit-len(claimed)), now)
-			if err != nil {
-				return err
-			}
-			taken, err := s.takeAll(tx, rows, taking)
-			if err != nil {
-				return err
-			}
-			claimed = append(claimed, taken...)
-		}
-		return nil
-	})
-	if err != nil {
+	c := claim{s: s, req: req, unknown: s.unanswered.unknown(req.Unanswered)}
+	if err := s.writer.do(ctx, req.Limit, c.run); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	s.unanswered.settled(unknown)
+	s.unanswered.settled(c.unknown)
 	queues := make([]string, len(req.Queues))
 	for i, q := range req.Queues {
 		queues[i] = q.Queue
 	}
-	turns.Sort(claimed, queues, turns.Order{FromLowest: req.FromLowest})
-	return claimed, nil
+	s.held.note(queues, req.Kinds, c.held)
+	order := turns.Order{FromLowest: req.FromLowest}
+	if c.limits != nil {
+		order.Weight = c.limits.Weight
+	}
+	turns.Sort(c.claimed, queues, order)
+	return c.claimed, nil
+}
+
+// claim is a claim of some queues, one after the other.
+type claim struct {
+	s       *Store
+	req     later.ClaimRequest
+	unknown []int64 // tokens of claims whose answer was lost
+
+	limits  *admit.Limits
+	claimed []*later.Claimed
+	held    time.Duration // until the first that was held back may go; 0: none was
+}
+
+// run makes the claim in a transaction.
+func (c *claim) run(tx *writeTx) error {
+	c.claimed, c.held = nil, 0
+	now, err := tx.now()
+	if err != nil {
+		return err
+	}
+	again, err := giveBack(tx, c.unknown)
+	if err != nil {
+		return err
+	}
+	gates, err := c.s.gatesOf(tx)
+	if err != nil {
+		return err
+	}
+	c.limits = gates.limits
+	open := gates.paused.open(later.ScopeKind, c.req.Kinds)
+	kinds, err := json.Marshal(open)
+	if err != nil {
+		return err
+	}
+	adm := admissionOf(tx, c.limits, now, c.req, again)
+	taking := taking{now: now, worker: c.req.Worker, token: c.req.Token, until: after(now, c.req.Lease)}
+	for _, q := range c.req.Queues {
+		limit := min(q.Limit, c.req.Limit-len(c.claimed))
+		if limit <= 0 || slices.Contains(gates.paused[later.ScopeQueue], q.Queue) {
+			continue
+		}
+		if !c.concerned(q.Queue, open) {
+			rows, err := c.s.claimable(tx, q.Queue, string(kinds), gates.paused[later.ScopeTenant], c.req.FromLowest, limit, now)
+			if err != nil {
+				return err
+			}
+			if err := c.take(tx, rows, taking); err != nil {
+				return err
+			}
+			continue
+		}
+		d := &dealing{
+			s: c.s, tx: tx, adm: adm, queue: q.Queue, key: string(kinds), kinds: uniqueNames(open), tenants: c.req.Tenants,
+			paused: gates.paused[later.ScopeTenant], fromLowest: c.req.FromLowest, limit: limit, now: now,
+		}
+		rows, err := d.jobs()
+		if err != nil {
+			return err
+		}
+		if err := c.take(tx, rows, taking); err != nil {
+			return err
+		}
+		if err := d.met(); err != nil {
+			return err
+		}
+	}
+	if adm.held > 0 {
+		c.held = max(toDuration(adm.held-now), time.Millisecond)
+	}
+	return adm.save(tx)
+}
+
+// concerned reports whether gates, weights or bounds have a say in what is claimed of a queue.
+func (c *claim) concerned(queue string, kinds []string) bool {
+	if c.req.Tenants != nil || c.limits.Tenants() || c.limits.Of(later.Scope{Of: later.ScopeQueue, Name: queue}).Holds() {
+		return true
+	}
+	return (c.limits != nil || len(c.req.MostOfKind) > 0) && slices.ContainsFunc(kinds, func(kind string) bool {
+		_, bounded := c.req.MostOfKind[kind]
+		return bounded || c.limits.Of(later.Scope{Of: later.ScopeKind, Name: kind}).Holds()
+	})
+}
+
+// take leases jobs.
+func (c *claim) take(tx transaction, rows []*claimedRow, taking taking) error {
+	taken, err := c.s.takeAll(tx, rows, taking)
+	if err != nil {
+		return err
+	}
+	markLimited(c.limits, taken)
+	c.claimed = append(c.claimed, taken...)
+	return nil
+}
+
+// markLimited sets Limited of jobs.
+func markLimited(limits *admit.Limits, jobs []*later.Claimed) {
+	for _, j := range jobs {
+		j.Limited = len(limits.Over(j.Queue, j.Kind, j.Tenant)) > 0
+	}
+}
+
+// uniqueNames leaves out of names those that come again.
+func uniqueNames(names []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // unanswered remembers for which tokens the table has been searched. Once is enough: a
@@ -101,17 +177,25 @@ const updateGivenBack = `
 update later_job
 set attempt = max(min(attempt, 2147483647) - (max_attempts > 1 or crashes = 0), 0),
   lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
-where lease_token in (select value from json_each(?))`
+where lease_token in (select value from json_each(?))
+returning id`
 
-// giveBack frees the jobs that are leased with one of tokens.
-func giveBack(tx transaction, tokens []int64) error {
+// giveBack frees the jobs that are leased with one of tokens, and returns them.
+func giveBack(tx transaction, tokens []int64) (jobs map[int64]bool, err error) {
 	if len(tokens) == 0 {
-		return nil
+		return nil, nil
 	}
 	list, err := json.Marshal(tokens)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = tx.exec(updateGivenBack, string(list))
-	return err
+	ids, err := readIDs(tx, updateGivenBack, string(list))
+	if err != nil {
+		return nil, err
+	}
+	jobs = map[int64]bool{}
+	for _, id := range ids {
+		jobs[id] = true
+	}
+	return jobs, nil
 }

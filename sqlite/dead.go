@@ -69,6 +69,7 @@ func (s *Store) drop(tx transaction, id, now int64) error {
 	if err != nil {
 		return err
 	}
+	s.freed(tx)
 	return s.record(tx, l, later.OutcomeDeleted, now, "")
 }
 

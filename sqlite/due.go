@@ -46,7 +46,11 @@ func (s *Store) NextDue(ctx context.Context, queues, kinds []string) (in time.Du
 		return 0, false, fmt.Errorf("next due: %w", explain(err))
 	}
 	const longest = 100 * 365 * 24 * 3600 * 1000 // milliseconds; what is farther off does not fit into a Duration
-	return time.Duration(min(ms.Int64, longest)) * time.Millisecond, ms.Valid, nil
+	in, ok = time.Duration(min(ms.Int64, longest))*time.Millisecond, ms.Valid
+	if wait, held := s.held.next(queues, kinds); held && (!ok || wait < in) {
+		in, ok = wait, true
+	}
+	return in, ok, nil
 }
 
 // nextDueStatement is kept prepared, because a worker asks before each wait:

@@ -47,6 +47,7 @@ where id = wanted.value`
 type candidate struct {
 	runAt int64
 	id    int64
+	kind  string // if it was read with others of its tenant
 }
 
 func (c candidate) before(d candidate) bool {

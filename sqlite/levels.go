@@ -78,13 +78,16 @@ func readLevels(tx transaction, queue, kinds string, now int64) ([]level, error)
 // claimable returns at most limit jobs of a queue that may be claimed: by
 // priority, and of a priority as its tenants' turns come; none of tenants that are
 // paused. The caller sorts them.
-func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, limit int, now int64) ([]*claimedRow, error) {
+func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, fromLowest bool, limit int, now int64) ([]*claimedRow, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	levels, err := readLevels(tx, queue, kinds, now)
 	if err != nil {
 		return nil, err
+	}
+	if fromLowest {
+		slices.Reverse(levels)
 	}
 	var list []*claimedRow
 	for _, l := range levels {
@@ -112,7 +115,7 @@ func (s *Store) readLevel(tx transaction, l level, kinds string, limit int, now 
 	}
 	list, err := readLane(tx, l, limit, now)
 	if err == nil && len(list) > 0 {
-		s.turns.ended(key, l.tenant)
+		s.turns.ended(key, turnMark{tenant: l.tenant})
 	}
 	return list, err
 }

@@ -17,7 +17,13 @@ set paused_at = coalesce(paused_at, excluded.paused_at),
   paused_by = case when paused_at is null then excluded.paused_by else paused_by end,
   reason = excluded.reason`
 
-	deletePause = `delete from later_gate where scope = ? and name = ? and paused_at is not null`
+	// A limit of the scope stays.
+	updateResumed = `
+update later_gate
+set paused_at = null, paused_by = null, reason = null
+where scope = ? and name = ? and paused_at is not null`
+
+	deleteIdleGate = `delete from later_gate where scope = ? and name = ? and paused_at is null and set_at is null`
 
 	selectPauses = `
 select scope, name, paused_at, paused_by, coalesce(reason, '')
@@ -36,6 +42,7 @@ func (s *Store) Pause(ctx context.Context, scope later.Scope, by, reason string)
 		if err != nil {
 			return err
 		}
+		tx.wake(anyQueue) // what the scope's jobs kept waiting may start
 		_, err = tx.exec(upsertPause, string(scope.Of), scope.Name, now, by, reason)
 		return err
 	})
@@ -51,7 +58,7 @@ func (s *Store) Resume(ctx context.Context, scope later.Scope) error {
 		return fmt.Errorf("resume: %w", err)
 	}
 	err := s.writer.do(ctx, 1, func(tx *writeTx) error {
-		result, err := tx.exec(deletePause, string(scope.Of), scope.Name)
+		result, err := tx.exec(updateResumed, string(scope.Of), scope.Name)
 		if err != nil {
 			return err
 		}
@@ -59,7 +66,11 @@ func (s *Store) Resume(ctx context.Context, scope later.Scope) error {
 		if err == nil && n == 0 {
 			err = fmt.Errorf("it is not paused: %w", later.ErrNotFound)
 		}
+		if err != nil {
+			return err
+		}
 		tx.wake(anyQueue)
+		_, err = tx.exec(deleteIdleGate, string(scope.Of), scope.Name)
 		return err
 	})
 	if err != nil {
@@ -97,18 +108,6 @@ func readPauses(q querier) ([]later.Pause, error) {
 
 // pauses are the names that are paused, of each kind of scope.
 type pauses map[later.ScopeOf][]string
-
-func pausesOf(q querier) (pauses, error) {
-	list, err := readPauses(q)
-	if len(list) == 0 || err != nil {
-		return nil, err
-	}
-	p := pauses{}
-	for _, one := range list {
-		p[one.Scope.Of] = append(p[one.Scope.Of], one.Scope.Name)
-	}
-	return p, nil
-}
 
 // open are those of names that are not paused.
 func (p pauses) open(of later.ScopeOf, names []string) []string {

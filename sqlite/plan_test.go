@@ -14,7 +14,7 @@ import (
 // fullScan is a step that reads a whole table of jobs, by itself or through an
 // index. Aliases count too: every statement below calls the table j, head, or by
 // its name.
-var fullScan = regexp.MustCompile(`\bSCAN (j|head|later_job|later_dead_job|later_job_log|later_worker|later_key_window)\b`)
+var fullScan = regexp.MustCompile(`\bSCAN (j|head|later_job|later_dead_job|later_job_log|later_worker|later_key_window|d|s|later_gate_state)\b`)
 
 const claimableIndex = "later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at>? AND run_at<?)"
 
@@ -35,6 +35,16 @@ var hot = []hotStatement{
 	{"turns of what was due at once", selectTurnsAtOnce, turnsArgs, "j USING INDEX later_job_tenants (queue=? AND kind=? AND priority=? AND tenant>?)"},
 	{"turns of what was scheduled", selectTurnsDue, turnsArgs, "j USING INDEX later_job_scheduled (queue=? AND kind=? AND run_at<?)"},
 	{"turns of all", selectTurnsAll, turnsArgs, "j USING COVERING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant>?)"},
+	{"turns of tenants that are named", selectTurnsNamed, append(slices.Clone(turnsArgs), `[]`), "head USING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at<?)"},
+	{"jobs that may start in a full scope", selectSpecial, []any{"default", `["work"]`, nil, 0, 2, `[]`}, "j USING INTEGER PRIMARY KEY"},
+	{"gates", selectGateStates, []any{"tenant", `[]`, 0}, "s USING PRIMARY KEY (scope=? AND name=?)"},
+	{"jobs of gates", selectGateStates, []any{"tenant", `[]`, 0}, "j USING INTEGER PRIMARY KEY"},
+	{"heads", selectHeads, []any{`[]`, 0}, "j USING INTEGER PRIMARY KEY"},
+	{"dead heads", selectHeads, []any{`[]`, 0}, "d USING INTEGER PRIMARY KEY"},
+	{"storing of gates", upsertGateStates, []any{`[]`}, "json_each"},
+	{"fencing", updateFenced, []any{`[]`, 0}, "later_job USING INTEGER PRIMARY KEY"},
+	{"what still runs", selectStillLeased, []any{`[]`}, "j USING INTEGER PRIMARY KEY"},
+	{"what gates have let in", selectLetIn, []any{"tenant", `[]`}, "s USING PRIMARY KEY (scope=? AND name=?)"},
 	{"what has become due", countDue, []any{"default", `["work"]`, 0, 10}, "later_job_scheduled (queue=? AND kind=? AND run_at<?)"},
 	{"next due", selectNextDue, []any{`[]`, `[]`}, "later_job_scheduled (queue=? AND kind=? AND run_at>?)"},
 	{"claimable jobs of a lane", selectClaimable, claimableArgs, claimableIndex},
@@ -49,7 +59,7 @@ var hot = []hotStatement{
 	{"sweep of the cancelled", selectCancelled, []any{0, 10}, "later_job_cancelled"},
 	{"sweep of the expired", selectExpired, []any{0, 10}, "later_job_expiring (expires_at<?)"},
 	{"sweep of the lost", selectLostForGood, []any{0, 10, 5}, "later_job_crashed (crashes>?)"},
-	{"suspect", selectSuspect, []any{0, `[]`, `[]`, 2, 5}, "later_job_crashed (crashes>?)"},
+	{"suspect", selectSuspect, []any{0, `[]`, `[]`, 2, 5, nil, `[]`}, "later_job_crashed (crashes>?)"},
 	{"renewal", updateRenewed, []any{0, 0, 0}, "PRIMARY KEY"},
 	{"cancel requests", selectCancelRequests, nil, "later_job_cancelled (cancel_at>?)"},
 	{"checkpoint", updateCheckpoint, []any{"", 0, 0}, "PRIMARY KEY"},
@@ -162,7 +172,7 @@ insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('w
 		if len(levels) != 1 || levels[0].priority != 0 || fmt.Sprint(levels[0].kinds) != "[work]" || levels[0].shared {
 			t.Errorf("levels %+v, want only priority 0 with the kind work and one tenant", levels)
 		}
-		list, err := s.claimable(tx, "default", `["work","none","work"]`, nil, 10, now)
+		list, err := s.claimable(tx, "default", `["work","none","work"]`, nil, false, 10, now)
 		if len(list) != 3 {
 			t.Errorf("claimable %v, want 3 jobs, each once", idsOf(list))
 		}
@@ -192,7 +202,7 @@ select 'kind-' || (i * 7 % 3), i * 5 % 2, 1000 + i * 31 % 40, '{}' from n`)
 	want := queryIDs(t, s, `select id from later_job order by priority, run_at, id`)
 	for limit := 1; limit <= 310; limit += 7 {
 		err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
-			list, err := s.claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, nil, limit, 10_000)
+			list, err := s.claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, nil, false, limit, 10_000)
 			got := idsOf(list)
 			if fmt.Sprint(got) != fmt.Sprint(want[:min(limit, len(want))]) {
 				t.Errorf("limit %d: got %v", limit, got)

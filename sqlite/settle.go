@@ -69,6 +69,7 @@ func (s *Store) Settle(ctx context.Context, settlements []later.Settlement) (ref
 				return fmt.Errorf("job %d: %w", st.Lease.ID, err)
 			}
 		}
+		s.freed(tx)
 		lost, err := s.settlePutOff(tx, putOff, now)
 		refused = append(refused, lost...)
 		return err

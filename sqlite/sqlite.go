@@ -88,12 +88,16 @@ type Store struct {
 	// unanswered are claims of this process whose callers got no answer.
 	unanswered unanswered
 	turns      turnMarks
-	close      sync.Once
+	// gates are those that the writer's goroutine has read last.
+	gates *gates
+	held  heldBack
+	close sync.Once
 }
 
 var (
 	_ later.Store    = (*Store)(nil)
 	_ later.Migrator = (*Store)(nil)
+	_ later.Limiter  = (*Store)(nil)
 )
 
 // Open opens the file at path, and creates it when there is none; its folder
@@ -112,7 +116,7 @@ func Open(ctx context.Context, path string, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sqlite store %q: %w", path, err)
 	}
-	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches, turns: turnMarks{}}
+	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches, turns: turnMarks{}, gates: &gates{}}
 	s.Client = later.NewClient(s)
 	if config.NoMigrate {
 		return s, nil

@@ -94,6 +94,7 @@ func (s *Store) end(tx transaction, l logRow, lostAt sql.NullInt64, outcome late
 	if _, err := tx.exec(deleteJob, l.job); err != nil {
 		return err
 	}
+	s.freed(tx)
 	if lostAt.Valid {
 		if err := s.record(tx, l, later.OutcomeLost, now, ""); err != nil {
 			return err

@@ -2,7 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/later-queue/later"
@@ -40,10 +43,13 @@ limit ?2`
 )
 
 // selectSuspect is the first job that was lost too often to be claimed, and not
-// often enough to be dead. Parameters: now, queues and kinds as JSON,
-// SuspectCrashes, CrashLimit.
+// often enough to be dead, outside of some scopes: each of these is a list of its two words and
+// a job that is none of them.
+//
+// Parameters: now, queues and kinds as JSON, SuspectCrashes, CrashLimit, names of the only
+// tenants or null, scopes.
 const selectSuspect = `
-select id
+select id, queue, kind, tenant
 from later_job indexed by later_job_crashed
 where crashes > 0
   and run_at <= ?1
@@ -55,10 +61,16 @@ where crashes > 0
   and max_attempts > 1
   and queue in (select value from json_each(?2))
   and kind in (select value from json_each(?3))
+  and (?6 is null or tenant in (select cast(unhex(value) as text) from json_each(?6)))
   and not exists (
     select 1 from later_gate g
     where g.paused_at is not null
       and (g.scope, g.name) in (('queue', later_job.queue), ('kind', later_job.kind), ('tenant', later_job.tenant)))
+  and not exists (
+    select 1 from json_each(?7) held
+    where (held.value ->> 0, cast(unhex(held.value ->> 1) as text))
+        in (('queue', later_job.queue), ('kind', later_job.kind), ('tenant', later_job.tenant))
+      and later_job.id not in (select value from json_each(held.value -> 2)))
 order by priority, run_at, id
 limit 1`
 
@@ -72,7 +84,11 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 	// Most sweeps find nothing; they need no write lock.
 	found := false
 	err := s.snapshot(ctx, func(r reader) error {
-		doomed, suspect, err := findSwept(r, req, string(queues), string(kinds))
+		gates, err := readGates(r)
+		if err != nil {
+			return err
+		}
+		doomed, suspect, _, err := findSwept(r, req, string(queues), string(kinds), gates)
 		found = len(doomed) > 0 || suspect != 0
 		return err
 	})
@@ -85,7 +101,11 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 	var claimed []*later.Claimed
 	err = s.writer.do(ctx, req.Limit+1, func(tx *writeTx) error {
 		claimed = nil
-		doomed, suspect, err := findSwept(tx, req, string(queues), string(kinds))
+		gates, err := s.gatesOf(tx)
+		if err != nil {
+			return err
+		}
+		doomed, suspect, adm, err := findSwept(tx, req, string(queues), string(kinds), gates)
 		if err != nil {
 			return err
 		}
@@ -108,7 +128,8 @@ func (s *Store) Sweep(ctx context.Context, req later.SweepRequest) ([]*later.Cla
 			}
 			claimed = append(claimed, c)
 		}
-		return nil
+		markLimited(gates.limits, claimed)
+		return adm.save(tx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
@@ -122,11 +143,12 @@ type doomedJob struct {
 	doom later.Doom
 }
 
-// findSwept returns the jobs that a sweep is to lease; suspect is 0 without one.
-func findSwept(q querier, req later.SweepRequest, queues, kinds string) (doomed []doomedJob, suspect int64, err error) {
+// findSwept returns the jobs that a sweep is to lease; suspect is 0 without one, and else was
+// let in.
+func findSwept(q querier, req later.SweepRequest, queues, kinds string, gates *gates) (doomed []doomedJob, suspect int64, adm *admission, err error) {
 	var now int64
 	if err := q.queryRow(selectNow).Scan(&now); err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
 	seen := map[int64]bool{}
 	for _, reason := range []struct {
@@ -140,7 +162,7 @@ func findSwept(q querier, req later.SweepRequest, queues, kinds string) (doomed 
 	} {
 		ids, err := readIDs(q, reason.query, reason.args...)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, nil, err
 		}
 		for _, id := range ids {
 			if !seen[id] && len(doomed) < req.Limit {
@@ -149,17 +171,51 @@ func findSwept(q querier, req later.SweepRequest, queues, kinds string) (doomed 
 			}
 		}
 	}
+	adm = newAdmission(q, gates.limits, now)
 	if !req.Suspect || len(req.Queues) == 0 || len(req.Kinds) == 0 {
-		return doomed, 0, nil
+		return doomed, 0, adm, nil
 	}
-	ids, err := readIDs(q, selectSuspect, now, queues, kinds, later.SuspectCrashes, later.CrashLimit)
-	if err != nil {
-		return nil, 0, err
+	suspect, err = findSuspect(q, req, queues, kinds, adm)
+	return doomed, suspect, adm, err
+}
+
+// findSuspect lets the first suspect in that gates do not hold back, or returns 0. Each of its
+// looks leaves out one scope more, and so all the suspects that wait in it.
+func findSuspect(q querier, req later.SweepRequest, queues, kinds string, adm *admission) (int64, error) {
+	var tenants any
+	if req.Tenants != nil {
+		tenants = jsonNames(req.Tenants)
 	}
-	for _, id := range ids {
-		suspect = id
+	held := []any{}
+	for {
+		list, err := json.Marshal(held)
+		if err != nil {
+			return 0, err
+		}
+		var id int64
+		var queue, kind, tenant string
+		err = q.queryRow(selectSuspect, adm.now, queues, kinds, later.SuspectCrashes, later.CrashLimit, tenants, string(list)).
+			Scan(&id, &queue, &kind, &tenant)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		err = firstOf(adm.load(later.ScopeQueue, queue), adm.load(later.ScopeKind, kind), adm.load(later.ScopeTenant, tenant))
+		if err != nil {
+			return 0, err
+		}
+		if adm.lets(id, queue, kind, tenant) {
+			adm.let(id, queue, kind, tenant)
+			return id, nil
+		}
+		for _, g := range adm.over(queue, kind, tenant) {
+			if now := toTime(adm.now); !g.letsHead(id, now) {
+				held = append(held, []any{g.scope.Of, hex.EncodeToString([]byte(g.scope.Name)), g.startable(now)})
+			}
+		}
 	}
-	return doomed, suspect, nil
 }
 
 func readIDs(q querier, query string, args ...any) ([]int64, error) {

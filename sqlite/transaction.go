@@ -72,6 +72,7 @@ func (s *Store) DoneSQLTx(ctx context.Context, tx *sql.Tx, job later.Held) error
 		if err != nil {
 			return err
 		}
+		s.freed(tx)
 		return s.record(tx, l, later.OutcomeDone, now, "")
 	})
 	if err != nil {

@@ -281,9 +281,9 @@ func TestDeal(t *testing.T) {
 func TestTurnMarks(t *testing.T) {
 	m := turnMarks{}
 	for n := range maxTurns + 10 {
-		m.ended(turnKey{queue: fmt.Sprint(n)}, "a")
+		m.ended(turnKey{queue: fmt.Sprint(n)}, turnMark{tenant: "a"})
 	}
-	if tenant, ok := m.latest(turnKey{queue: fmt.Sprint(maxTurns + 9)}); !ok || tenant != "a" || len(m) > maxTurns {
-		t.Errorf("got %q, %v and %d marks, want the latest and at most %d", tenant, ok, len(m), maxTurns)
+	if mark, ok := m.latest(turnKey{queue: fmt.Sprint(maxTurns + 9)}); !ok || mark.tenant != "a" || len(m) > maxTurns {
+		t.Errorf("got %+v, %v and %d marks, want the latest and at most %d", mark, ok, len(m), maxTurns)
 	}
 }

@@ -1,1 +1,3 @@
+drop table later_gate_state;
 drop table later_gate;
+drop table later_gate_version;
