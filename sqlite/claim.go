@@ -54,6 +54,9 @@ func (c *claim) run(tx *writeTx) error {
 	if err != nil {
 		return err
 	}
+	if c.req.Thorough {
+		clear(c.s.dueTenants)
+	}
 	again, err := giveBack(tx, c.unknown)
 	if err != nil {
 		return err

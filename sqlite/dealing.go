@@ -296,7 +296,7 @@ func (d *dealing) hasAny(l level) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w, err := walkLevel(d.tx, l, string(kinds), d.names(), d.now)
+	w, err := d.s.walkLevel(d.tx, l, string(kinds), d.names(), d.now)
 	if err != nil {
 		return false, err
 	}

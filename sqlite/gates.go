@@ -41,6 +41,7 @@ func (s *Store) gatesOf(tx transaction) (*gates, error) {
 		return nil, err
 	}
 	g.version = version
+	clear(s.dueTenants) // they leave out those that were paused
 	s.gates = g
 	return g, nil
 }

@@ -34,7 +34,8 @@ var hot = []hotStatement{
 	{"levels of a queue", selectLevels, []any{"default", `["work"]`, 0}, "j USING COVERING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant>?)"},
 	{"turns of what was due at once", selectTurnsAtOnce, turnsArgs, "j USING INDEX later_job_tenants (queue=? AND kind=? AND priority=? AND tenant>?)"},
 	{"turns of what was scheduled", selectTurnsDue, turnsArgs, "j USING INDEX later_job_scheduled (queue=? AND kind=? AND run_at<?)"},
-	{"turns of all", selectTurnsAll, turnsArgs, "j USING COVERING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant>?)"},
+	{"tenants that have become due", selectTenantsDue, []any{"default", `["work"]`, 0, 0, 0, 10}, "j USING INDEX later_job_scheduled (queue=? AND kind=? AND run_at>? AND run_at<?)"},
+	{"all tenants", selectTenantsToClaim, turnsArgs[:7], "j USING COVERING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant>?)"},
 	{"turns of tenants that are named", selectTurnsNamed, append(slices.Clone(turnsArgs), `[]`), "head USING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at<?)"},
 	{"jobs that may start in a full scope", selectSpecial, []any{"default", `["work"]`, nil, 0, 2, `[]`}, "j USING INTEGER PRIMARY KEY"},
 	{"gates", selectGateStates, []any{"tenant", `[]`, 0}, "s USING PRIMARY KEY (scope=? AND name=?)"},
@@ -121,7 +122,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		// They need the rows in the index's order, and end when they have enough.
-		for _, query := range []string{selectClaimable, selectClaimableRows, selectTurnsAtOnce, selectTurnsAll, selectNextDue} {
+		for _, query := range []string{selectClaimable, selectClaimableRows, selectTurnsAtOnce, selectTenantsToClaim, selectNextDue} {
 			i := slices.IndexFunc(hot, func(h hotStatement) bool { return h.query == query })
 			if got := plan(t, s, query, hot[i].args...); strings.Contains(got, "TEMP B-TREE") {
 				t.Errorf("%s: something is sorted:\n%s", hot[i].name, got)

@@ -51,7 +51,7 @@ func (d *dealing) ring(l level, key turnKey) (*ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.walk, err = walkLevel(d.tx, l, string(kinds), d.names(), d.now)
+	r.walk, err = d.s.walkLevel(d.tx, l, string(kinds), d.names(), d.now)
 	return r, err
 }
 

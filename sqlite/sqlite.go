@@ -88,6 +88,7 @@ type Store struct {
 	// unanswered are claims of this process whose callers got no answer.
 	unanswered unanswered
 	turns      turnMarks
+	dueTenants map[turnKey]*dueTenants
 	// gates are those that the writer's goroutine has read last.
 	gates *gates
 	held  heldBack
@@ -116,7 +117,8 @@ func Open(ctx context.Context, path string, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sqlite store %q: %w", path, err)
 	}
-	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches, turns: turnMarks{}, gates: &gates{}}
+	s := &Store{config: config, pools: pools, writer: startWriter(pools, config), watches: pools.watches, turns: turnMarks{}, gates: &gates{},
+		dueTenants: map[turnKey]*dueTenants{}}
 	s.Client = later.NewClient(s)
 	if config.NoMigrate {
 		return s, nil

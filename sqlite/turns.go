@@ -9,27 +9,25 @@ import (
 	"github.com/later-queue/later"
 )
 
-// The tenants of a level that a claim looks at come from one of three lists, each
-// in the order of their bytes, from a first tenant on:
+// The tenants of a level that a claim looks at come from two lists, each in the order of
+// their bytes, from a first tenant on:
 //
 //   - lanesAtOnce are those that have jobs which were due at once, and the empty one: a
 //     loose scan over later_job_tenants.
 //   - lanesDue are those that have jobs which were scheduled, retried or put off, and
-//     have become due: all such jobs are read, from later_job_scheduled.
-//   - lanesAll are all that have any job, due or not: a loose scan over
-//     later_job_ready. It is for when lanesDue would read too much.
+//     have become due: all such jobs are read, from later_job_scheduled. Where there
+//     are too many, these tenants are remembered: see [dueTenants].
 //
-// The first two together have all that have something to claim, and a tenant whose
-// jobs are all to come costs nothing. The third goes past each of them: some 4 µs.
-//
-// A claim for certain tenants has a list of its own: lanesNamed.
+// Together they have all that have something to claim, and a tenant whose jobs are all
+// to come costs nothing. A list of all that have any job, due or not, is lanesAll: a loose
+// scan over later_job_ready, that goes past each tenant in some 4 µs. A claim for certain
+// tenants has a list of its own: lanesNamed.
 //
 // Parameters: queue, kinds as JSON, priority, now, SuspectCrashes, the first
 // tenant, the last one (null: all), tenants wanted, share; and the names for the last one.
 const (
 	selectTurnsAtOnce = wantedKinds + lanesAtOnce + turnsOfLanes
 	selectTurnsDue    = wantedKinds + lanesDue + turnsOfLanes
-	selectTurnsAll    = wantedKinds + lanesAll + turnsOfLanes
 	selectTurnsNamed  = wantedKinds + lanesNamed + turnsOfLanes
 
 	wantedKinds = `
@@ -170,7 +168,7 @@ func (s *Store) readShared(tx transaction, l level, key turnKey, limit int, now 
 	if err != nil {
 		return nil, err
 	}
-	walk, err := walkLevel(tx, l, string(kinds), nil, now)
+	walk, err := s.walkLevel(tx, l, string(kinds), nil, now)
 	if err != nil {
 		return nil, err
 	}
@@ -206,12 +204,13 @@ type walk struct {
 	kinds string // as JSON
 	names any    // of the only tenants that are wanted, as JSON; nil: all
 	now   int64
-	lists []string // the statements that together have all of them
+	lists []string    // the statements that together have all of them
+	due   *dueTenants // and the tenants of this list; nil: there is none
 }
 
-// walkLevel is a walk through a level. Its lists are for the kinds named, or fewer.
-func walkLevel(tx transaction, l level, kinds string, names any, now int64) (walk, error) {
-	w := walk{tx: tx, level: l, kinds: kinds, names: names, now: now, lists: []string{selectTurnsAtOnce, selectTurnsDue}}
+// walkLevel is a walk through a level. It is for the kinds named, or fewer.
+func (s *Store) walkLevel(tx transaction, l level, kinds string, names any, now int64) (walk, error) {
+	w := walk{tx: tx, level: l, kinds: kinds, names: names, now: now, lists: []string{selectTurnsAtOnce}}
 	if names != nil {
 		w.lists = []string{selectTurnsNamed}
 		return w, nil
@@ -219,10 +218,11 @@ func walkLevel(tx transaction, l level, kinds string, names any, now int64) (wal
 	var due int
 	err := tx.queryRow(countDue, l.queue, kinds, now, maxDue).Scan(&due)
 	switch {
-	case due == 0:
-		w.lists = []string{selectTurnsAtOnce}
-	case due >= maxDue:
-		w.lists = []string{selectTurnsAll}
+	case err != nil || due == 0:
+	case due < maxDue:
+		w.lists = append(w.lists, selectTurnsDue)
+	default:
+		w.due, err = s.dueTenantsOf(w)
 	}
 	return w, err
 }
@@ -264,7 +264,14 @@ func (w walk) between(first string, last any, limit, share int) ([]turn, error) 
 		}
 		turns = append(turns, more...)
 	}
-	if len(w.lists) > 1 { // a tenant may be on both, each time with the same jobs
+	if w.due != nil {
+		more, err := w.due.between(w, first, last, limit, share)
+		if err != nil {
+			return nil, err
+		}
+		turns = append(turns, more...)
+	}
+	if len(w.lists) > 1 || w.due != nil { // a tenant may be on both, each time with the same jobs
 		slices.SortFunc(turns, func(a, b turn) int { return strings.Compare(a.tenant, b.tenant) })
 		turns = slices.CompactFunc(turns, func(a, b turn) bool { return a.tenant == b.tenant })
 	}

@@ -189,6 +189,72 @@ func TestTurnsOfWhatBecameDue(t *testing.T) {
 	}
 }
 
+// Beside many jobs that have become due, a claim goes past tenants that have nothing but
+// scheduled jobs for nothing, too.
+func TestTurnsBesideManyDue(t *testing.T) {
+	s, _ := openFile(t)
+	insertDue(t, s, "zz", 2*maxDue, false)
+	cheapest := func() int {
+		t.Helper()
+		least := 0
+		for range 5 { // one of them may look at all tenants
+			before := writerPages(t, s)
+			if got := len(claimed(t, s, 1)); got != 1 {
+				t.Fatalf("claimed %d jobs, want 1", got)
+			}
+			if pages := writerPages(t, s) - before; least == 0 || pages < least {
+				least = pages
+			}
+		}
+		return least
+	}
+	schedule := func(first, n int) {
+		t.Helper()
+		fillTenants(t, s, first, n)
+		if _, err := s.DB().ExecContext(t.Context(), `delete from later_job where tenant like 'tenant-%' and run_at = 0`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schedule(0, 10)
+	few := cheapest()
+	schedule(10, 5000)
+	// The trees have become higher.
+	if many := cheapest(); few < 5 || many > 2*few {
+		t.Errorf("%d pages beside 10 tenants, and %d beside 5,010, want at most twice as many", few, many)
+	}
+}
+
+// A tenant whose job becomes due while many others' are has its turn in the next claim.
+func TestTurnOfWhatBecomesDueBesideMany(t *testing.T) {
+	s := openMemory(t)
+	insertDue(t, s, "many", 2*maxDue, false)
+	claimed(t, s, 1) // remembers whose jobs are due
+	for _, tenant := range []string{"new", "newer", "at once"} {
+		if tenant == "at once" {
+			insertDue(t, s, tenant, 1, true)
+		} else if _, err := s.DB().ExecContext(t.Context(), `
+insert into later_job (kind, tenant, created_at, payload) values ('work', ?, 0, '{}')`, tenant); err != nil {
+			t.Fatal(err)
+		}
+		list := claimed(t, s, 2)
+		if len(list) != 2 || list[0].Tenant != tenant && list[1].Tenant != tenant {
+			t.Errorf("claimed %d jobs, want one of tenant %q among them", len(list), tenant)
+		}
+	}
+	if err := s.Pause(t.Context(), later.Scope{Of: later.ScopeTenant, Name: "many"}, "me", ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(claimed(t, s, 2)); got != 0 {
+		t.Errorf("claimed %d jobs of a paused tenant", got)
+	}
+	if err := s.Resume(t.Context(), later.Scope{Of: later.ScopeTenant, Name: "many"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(claimed(t, s, 2)); got != 2 {
+		t.Errorf("claimed %d jobs after the pause, want 2", got)
+	}
+}
+
 // The two lists of tenants are one in the end: none comes again before all have come.
 func TestTurnsOfBothLists(t *testing.T) {
 	const tenants, limit = 30, 7
