@@ -21,6 +21,15 @@ type bed struct {
 	log   *logbook
 	// hears makes the workers' store one that has a Watch.
 	hears *hearing
+	// wakes makes it one that has the memory store's own Watch.
+	wakes bool
+}
+
+// wakeful is a faulty store whose Watch is not hidden.
+type wakeful struct{ *faulty }
+
+func (w wakeful) Watch(worker string, queues []string) later.Watch {
+	return w.Store.Watch(worker, queues)
 }
 
 // bubble runs f with a fake clock that only moves while everything waits.
@@ -102,6 +111,9 @@ func (b *bed) worker(h *later.Handlers, cfg worker.Config) *worker.Worker {
 	var store later.Store = b.store
 	if b.hears != nil {
 		store = b.hears
+	}
+	if b.wakes {
+		store = wakeful{b.store}
 	}
 	w, err := worker.New(store, h, cfg)
 	if err != nil {

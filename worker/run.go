@@ -161,6 +161,13 @@ func (r *run) idle() bool {
 	return r.busy-r.abandoned+r.hooking+r.waiting()+r.shares.inLine == 0
 }
 
+// hears reports whether the store wakes this run when there is something to claim. A
+// Drain has no use for what comes later, and does not listen.
+func (r *run) hears() bool {
+	_, wakes := r.store.(later.Waker)
+	return wakes && !r.untilEmpty
+}
+
 // op bounds one statement, so that a connection that hangs is given up in time
 // to try again within the lease.
 func (r *run) op(bound time.Duration) (context.Context, context.CancelFunc) {

@@ -44,8 +44,8 @@ func (r *run) settled(a *attempt, refused bool, t tally) tally {
 			r.log.Info("outcome stored at last", a.attrs()...)
 		}
 		r.stored(a)
-		if r.untilEmpty && a.claimed.Limited {
-			r.shares.refresh() // a Drain does not hear that a place is free
+		if a.claimed.Limited && !r.hears() {
+			r.shares.refresh() // its place may be free
 		}
 		r.expect(a.verdict.settlement)
 		t = t.add(a.verdict.settlement.Outcome)

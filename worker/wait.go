@@ -75,12 +75,12 @@ const (
 
 func (r *run) newWaiter() *waiter {
 	w := &waiter{r: r, timer: time.NewTimer(time.Hour), ask: true, why: byPoll}
-	if waker, ok := r.store.(later.Waker); ok && !r.untilEmpty {
+	if r.hears() {
 		queues := make([]string, len(r.cfg.Queues))
 		for i, q := range r.cfg.Queues {
 			queues[i] = q.Name
 		}
-		w.watch = waker.Watch(r.id.name, queues)
+		w.watch = r.store.(later.Waker).Watch(r.id.name, queues)
 		w.wakes = w.watch.Wakes()
 	}
 	w.pollAt = time.Now().Add(jitter(r.cfg.Poll))
