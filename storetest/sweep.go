@@ -164,8 +164,13 @@ func testSweep(t *testing.T, open Open) {
 // for that gets another try with twice the time.
 func (w *world) claimExpiring() *later.Claimed {
 	w.t.Helper()
+	return w.claimExpiringFor("")
+}
+
+func (w *world) claimExpiringFor(tenant string) *later.Claimed {
+	w.t.Helper()
 	for expiry := 50 * time.Millisecond; expiry < patience; expiry *= 2 {
-		id := w.enqueue(later.Options{ExpiresIn: expiry})
+		id := w.enqueue(later.Options{Tenant: tenant, ExpiresIn: expiry})
 		if jobs := w.claimWith(ask(1)); len(jobs) == 1 {
 			return jobs[0]
 		}
