@@ -232,6 +232,7 @@ type WorkerInfo struct {
 	Version   string
 	Queues    []string
 	Kinds     []string
+	Tenants   []string // whose jobs it runs; nil: all, also jobs without a tenant
 	Slots     int
 	Running   int
 	StartedAt time.Time // set by the store at the first beat

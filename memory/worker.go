@@ -77,6 +77,6 @@ func (s *Store) Maintain(ctx context.Context) error {
 }
 
 func copyWorker(w later.WorkerInfo) later.WorkerInfo {
-	w.Queues, w.Kinds = slices.Clone(w.Queues), slices.Clone(w.Kinds)
+	w.Queues, w.Kinds, w.Tenants = slices.Clone(w.Queues), slices.Clone(w.Kinds), slices.Clone(w.Tenants)
 	return w
 }

@@ -15,17 +15,18 @@ import (
 const workerRetention = 5 * time.Minute
 
 const beatWorker = `
-insert into {schema}.worker (name, host, pid, version, queues, kinds, slots, running)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
+insert into {schema}.worker (name, host, pid, version, queues, kinds, tenants, slots, running)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 on conflict (name) do update
 set seen_at = now(), host = excluded.host, pid = excluded.pid, version = excluded.version,
-    queues = excluded.queues, kinds = excluded.kinds, slots = excluded.slots, running = excluded.running`
+    queues = excluded.queues, kinds = excluded.kinds, tenants = excluded.tenants,
+    slots = excluded.slots, running = excluded.running`
 
 // Beat implements [later.Runner].
 func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 	return s.run(ctx, statement{
 		name: fmt.Sprintf("beat of worker %q", w.Name), sql: beatWorker,
-		args: []any{w.Name, w.Host, w.PID, w.Version, notNil(w.Queues), notNil(w.Kinds), w.Slots, w.Running},
+		args: []any{w.Name, w.Host, w.PID, w.Version, notNil(w.Queues), notNil(w.Kinds), w.Tenants, w.Slots, w.Running},
 	})
 }
 
@@ -37,7 +38,7 @@ func (s *Store) Leave(ctx context.Context, worker string) error {
 }
 
 const listWorkers = `
-select name, host, pid, version, queues, kinds, slots, running, started_at, seen_at
+select name, host, pid, version, queues, kinds, tenants, slots, running, started_at, seen_at
 from {schema}.worker
 where seen_at > now() - $1::bigint * interval '1 microsecond'
 order by name`
@@ -49,7 +50,7 @@ func (s *Store) Workers(ctx context.Context) ([]later.WorkerInfo, error) {
 		name: "list workers", sql: listWorkers, args: []any{micros(workerRetention)}, plain: true,
 	}, func(row pgx.CollectableRow) (later.WorkerInfo, error) {
 		var w later.WorkerInfo
-		err := row.Scan(&w.Name, &w.Host, &w.PID, &w.Version, &w.Queues, &w.Kinds, &w.Slots, &w.Running, &w.StartedAt, &w.SeenAt)
+		err := row.Scan(&w.Name, &w.Host, &w.PID, &w.Version, &w.Queues, &w.Kinds, &w.Tenants, &w.Slots, &w.Running, &w.StartedAt, &w.SeenAt)
 		w.StartedAt, w.SeenAt = w.StartedAt.UTC(), w.SeenAt.UTC()
 		return w, err
 	})

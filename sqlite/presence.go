@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -14,20 +15,21 @@ import (
 // several times the interval between beats.
 const workerRetention = 5 * time.Minute
 
-const workerColumns = `name, host, pid, version, queues, kinds, slots, running, started_at, seen_at`
+const workerColumns = `name, host, pid, version, queues, kinds, tenants, slots, running, started_at, seen_at`
 
 const upsertWorker = `
-insert into later_worker (name, host, pid, version, queues, kinds, slots, running, started_at, seen_at)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)
+insert into later_worker (name, host, pid, version, queues, kinds, tenants, slots, running, started_at, seen_at)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)
 on conflict (name) do update
 set host = excluded.host, pid = excluded.pid, version = excluded.version, queues = excluded.queues,
-  kinds = excluded.kinds, slots = excluded.slots, running = excluded.running, seen_at = excluded.seen_at`
+  kinds = excluded.kinds, tenants = excluded.tenants, slots = excluded.slots, running = excluded.running, seen_at = excluded.seen_at`
 
 // Beat implements [later.Runner].
 func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 	queues, err1 := json.Marshal(w.Queues)
 	kinds, err2 := json.Marshal(w.Kinds)
-	if err := firstOf(err1, err2); err != nil {
+	tenants, err3 := json.Marshal(w.Tenants) // null: all
+	if err := firstOf(err1, err2, err3); err != nil {
 		return fmt.Errorf("beat of worker %q: %w", w.Name, err)
 	}
 	err := s.writer.do(ctx, 1, func(tx *writeTx) error {
@@ -35,7 +37,7 @@ func (s *Store) Beat(ctx context.Context, w later.WorkerInfo) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.exec(upsertWorker, w.Name, w.Host, w.PID, w.Version, string(queues), string(kinds), w.Slots, w.Running, now)
+		_, err = tx.exec(upsertWorker, w.Name, w.Host, w.PID, w.Version, string(queues), string(kinds), string(tenants), w.Slots, w.Running, now)
 		return err
 	})
 	if err != nil {
@@ -72,10 +74,14 @@ func (s *Store) Workers(ctx context.Context) ([]later.WorkerInfo, error) {
 	for rows.Next() {
 		var w later.WorkerInfo
 		var queues, kinds string
+		var tenants sql.NullString // of a program from before the column
 		var startedAt, seenAt int64
-		err := rows.Scan(&w.Name, &w.Host, &w.PID, &w.Version, &queues, &kinds, &w.Slots, &w.Running, &startedAt, &seenAt)
+		err := rows.Scan(&w.Name, &w.Host, &w.PID, &w.Version, &queues, &kinds, &tenants, &w.Slots, &w.Running, &startedAt, &seenAt)
 		if err == nil {
 			err = firstOf(json.Unmarshal([]byte(queues), &w.Queues), json.Unmarshal([]byte(kinds), &w.Kinds))
+		}
+		if err == nil && tenants.Valid {
+			err = json.Unmarshal([]byte(tenants.String), &w.Tenants)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("workers: %w", explain(err))

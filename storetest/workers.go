@@ -15,7 +15,8 @@ func testWorkers(t *testing.T, open Open) {
 		w := newWorld(t, open)
 		want := later.WorkerInfo{
 			Name: "host-1/42/abc", Host: "host-1", PID: 42, Version: "v1.2.3 (dirty)",
-			Queues: []string{"mail", "default"}, Kinds: []string{"a", "b:c"}, Slots: 50, Running: 3,
+			Queues: []string{"mail", "default"}, Kinds: []string{"a", "b:c"},
+			Tenants: []string{"", "it's", "ä"}, Slots: 50, Running: 3,
 		}
 		w.beat(want)
 		got := w.workers()
@@ -158,6 +159,8 @@ func sameWorker(t failer, got, want later.WorkerInfo) {
 	equal(t, "version", got.Version, want.Version)
 	equalSlices(t, "queues", got.Queues, want.Queues)
 	equalSlices(t, "kinds", got.Kinds, want.Kinds)
+	equalSlices(t, "tenants", got.Tenants, want.Tenants)
+	equal(t, "all tenants", got.Tenants == nil, want.Tenants == nil)
 	equal(t, "slots", got.Slots, want.Slots)
 	equal(t, "running", got.Running, want.Running)
 }

@@ -265,7 +265,7 @@ func (r *run) beatLoop() {
 func (r *run) beat() {
 	info := later.WorkerInfo{
 		Name: r.id.name, Host: r.id.host, PID: r.id.pid, Version: r.id.version,
-		Kinds: r.kinds, Slots: r.cfg.Concurrency,
+		Kinds: r.kinds, Tenants: r.cfg.Tenants, Slots: r.cfg.Concurrency,
 	}
 	for _, q := range r.cfg.Queues {
 		info.Queues = append(info.Queues, q.Name)

@@ -130,6 +130,17 @@ func TestUnserved(t *testing.T) {
 			if want := (unservedView{Count: 3, Kinds: []string{"raw", "served (queue c)"}, Complete: true}); !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
+			s.ok("enqueue", "served", "1", "--queue", "c", "--tenant", "acme")
+			s.ok("enqueue", "served", "1", "--queue", "c", "--tenant", "zeta")
+			if err := store.Beat(t.Context(), later.WorkerInfo{Name: "w2", Queues: []string{"c"}, Kinds: []string{"served"}, Tenants: []string{"acme"}}); err != nil {
+				t.Fatal(err)
+			}
+			if out, want := s.ok("status"), "4 ready jobs of kinds without a worker: raw, served (tenant zeta), served (without a tenant)\n"; !strings.Contains(out, want) {
+				t.Errorf("got %q, want %q", out, want)
+			}
+			if out := s.ok("workers"); !strings.Contains(out, "acme") || !strings.Contains(out, "all") {
+				t.Errorf("got %q, want the tenants in it", out)
+			}
 		})
 	}
 	for _, c := range []struct {

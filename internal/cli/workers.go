@@ -51,6 +51,7 @@ type workerView struct {
 	Version   string     `json:"version"`
 	Queues    []string   `json:"queues"`
 	Kinds     []string   `json:"kinds"`
+	Tenants   []string   `json:"tenants"` // null: all
 	Slots     int        `json:"slots"`
 	Running   int        `json:"running"`
 	StartedAt *time.Time `json:"started_at"`
@@ -59,14 +60,15 @@ type workerView struct {
 
 func viewWorker(w later.WorkerInfo, now time.Time) workerView {
 	return workerView{
-		Name: w.Name, Alive: now.Sub(w.SeenAt) <= why.SilentAfter, Host: w.Host, PID: w.PID, Version: w.Version, Queues: w.Queues, Kinds: w.Kinds,
+		Name: w.Name, Alive: now.Sub(w.SeenAt) <= why.SilentAfter, Host: w.Host, PID: w.PID, Version: w.Version, Queues: w.Queues, Kinds: w.Kinds, Tenants: w.Tenants,
 		Slots: w.Slots, Running: w.Running, StartedAt: instant(w.StartedAt), SeenAt: instant(w.SeenAt),
 	}
 }
 
 func (a *App) workerTable(workers []workerView, now time.Time) *terminal.Table {
 	t := terminal.NewTable(terminal.Column{Title: "worker", Max: 40}, terminal.Column{Title: "seen"}, terminal.Column{Title: "up", Drop: 1},
-		terminal.Column{Title: "running", Right: true}, terminal.Column{Title: "queues", Max: 40}, terminal.Column{Title: "kinds", Rest: true})
+		terminal.Column{Title: "running", Right: true}, terminal.Column{Title: "queues", Max: 40},
+		terminal.Column{Title: "tenants", Max: 30, Drop: 2}, terminal.Column{Title: "kinds", Rest: true})
 	for _, w := range workers {
 		seen := terminal.Cell{Text: age.Relative(*w.SeenAt, now), Paint: a.palette.Good}
 		if !w.Alive {
@@ -76,7 +78,22 @@ func (a *App) workerTable(workers []workerView, now time.Time) *terminal.Table {
 		}
 		t.Cells(terminal.Cell{Text: w.Name}, seen, terminal.Cell{Text: age.Short(now.Sub(*w.StartedAt))},
 			terminal.Cell{Text: fmt.Sprintf("%d/%d", w.Running, w.Slots)},
-			terminal.Cell{Text: strings.Join(w.Queues, " ")}, terminal.Cell{Text: strings.Join(w.Kinds, " ")})
+			terminal.Cell{Text: strings.Join(w.Queues, " ")}, terminal.Cell{Text: tenantWords(w.Tenants)}, terminal.Cell{Text: strings.Join(w.Kinds, " ")})
 	}
 	return t
+}
+
+// tenantWords are the tenants whose jobs a worker runs; "all" if nothing else is said.
+func tenantWords(tenants []string) string {
+	if tenants == nil {
+		return "all"
+	}
+	var words []string
+	for _, name := range tenants {
+		if name == "" {
+			name = "-" // jobs without one
+		}
+		words = append(words, name)
+	}
+	return strings.Join(words, " ")
 }

@@ -30,6 +30,7 @@ const (
 	NoWorker    Code = "no_worker"      // no worker is alive
 	NoQueue     Code = "no_queue"       // no worker serves its queue
 	NoKind      Code = "no_kind"        // no worker of its queue knows its kind
+	NoTenant    Code = "no_tenant"      // those that could take it run other tenants' jobs only
 	Full        Code = "full"           // as many run under a limit as may
 	Behind      Code = "behind"         // another job of an ordered scope comes first
 	Rate        Code = "rate"           // a limit lets the next one start later
@@ -198,7 +199,7 @@ func notDue(job *later.JobInfo) Reason {
 // nobody is the reason when no live worker can ever take the job.
 func nobody(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 	start := fmt.Sprintf("start one: later work --queue %s --exec %s=COMMAND", job.Queue, job.Kind)
-	live, queue, kind := 0, 0, 0
+	live, queue, kind, tenant := 0, 0, 0, 0
 	for _, w := range workers {
 		if !isAlive(w, job.Now) {
 			continue
@@ -208,6 +209,9 @@ func nobody(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 			queue++
 			if slices.Contains(w.Kinds, job.Kind) {
 				kind++
+				if Serves(w, job) {
+					tenant++
+				}
 			}
 		}
 	}
@@ -220,14 +224,27 @@ func nobody(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 	case kind == 0:
 		return say(NoKind, fmt.Sprintf("%s, but none of %s of queue %q has a handler for the kind %q", due,
 			plural(queue, "live worker", "live workers"), job.Queue, job.Kind), start)
+	case tenant == 0:
+		of := fmt.Sprintf("of the tenant %q", job.Tenant)
+		if job.Tenant == "" {
+			of = "without a tenant"
+		}
+		return say(NoTenant, fmt.Sprintf("%s, but none of %s of queue %q and kind %q runs jobs %s", due,
+			plural(kind, "live worker", "live workers"), job.Queue, job.Kind, of), start)
 	}
 	return Reason{}
+}
+
+// Serves reports whether a worker runs jobs of this queue, kind and tenant.
+func Serves(w later.WorkerInfo, job *later.JobInfo) bool {
+	return slices.Contains(w.Queues, job.Queue) && slices.Contains(w.Kinds, job.Kind) &&
+		(w.Tenants == nil || slices.Contains(w.Tenants, job.Tenant))
 }
 
 func serving(job *later.JobInfo, workers []later.WorkerInfo) []later.WorkerInfo {
 	var able []later.WorkerInfo
 	for _, w := range workers {
-		if isAlive(w, job.Now) && slices.Contains(w.Queues, job.Queue) && slices.Contains(w.Kinds, job.Kind) {
+		if isAlive(w, job.Now) && Serves(w, job) {
 			able = append(able, w)
 		}
 	}

@@ -14,6 +14,11 @@ func TestOf(t *testing.T) {
 	worker := func(name string, running, slots int, seen time.Duration, queue string, kinds ...string) later.WorkerInfo {
 		return later.WorkerInfo{Name: name, Queues: []string{queue}, Kinds: kinds, Running: running, Slots: slots, SeenAt: ago(seen)}
 	}
+	only := func(tenants ...string) []later.WorkerInfo {
+		w := worker("w1", 0, 4, 0, "q", "k")
+		w.Tenants = tenants
+		return []later.WorkerInfo{w}
+	}
 	able := []later.WorkerInfo{worker("w1", 1, 4, time.Second, "q", "k")}
 	job := func(state later.State, change func(*later.JobInfo)) *later.JobInfo {
 		j := &later.JobInfo{State: state, Now: now, Record: later.Record{
@@ -52,6 +57,9 @@ func TestOf(t *testing.T) {
 		{"nobody knows the kind", job(later.StateReady, nil), []later.WorkerInfo{worker("w1", 0, 4, 0, "q", "other")}, NoKind, []string{`kind "k"`}},
 		{"queue and kind, but of different workers", job(later.StateReady, nil),
 			[]later.WorkerInfo{worker("w1", 0, 4, 0, "q", "other"), worker("w2", 0, 4, 0, "other", "k")}, NoKind, nil},
+		{"nobody runs the tenant's jobs", job(later.StateReady, func(j *later.JobInfo) { j.Tenant = "acme" }), only("zeta"), NoTenant, []string{`runs jobs of the tenant "acme"`}},
+		{"nobody runs jobs without a tenant", job(later.StateReady, nil), only("zeta"), NoTenant, []string{"runs jobs without a tenant"}},
+		{"somebody runs the tenant's jobs", job(later.StateReady, func(j *later.JobInfo) { j.Tenant = "acme" }), only("zeta", "acme"), Waiting, nil},
 		{"all slots are taken", job(later.StateReady, nil), []later.WorkerInfo{worker("w1", 4, 4, 0, "q", "k"), worker("w2", 2, 2, 0, "q", "k")}, Busy,
 			[]string{"all 6 slots of 2 workers"}},
 		{"running", job(later.StateRunning, leased), able, Running, []string{"on worker w1 for 12s", "attempt 2", "heard of 1s ago", "in 48s"}},

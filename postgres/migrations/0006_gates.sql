@@ -86,3 +86,7 @@ comment on function {schema}.gate_changed is 'Tells workers that the gates have 
 
 create trigger gate_changed after insert or update or delete or truncate on {schema}.gate
   for each statement execute function {schema}.gate_changed();
+
+-- Whose jobs a worker runs.
+alter table {schema}.worker add column tenants text[];
+comment on column {schema}.worker.tenants is 'Whose jobs it runs; null: everybody''s';

@@ -54,3 +54,6 @@ create table later_gate_state (
   tat_us    integer, -- when the next start would be if all were spread evenly, in microseconds; null: none yet
   primary key (scope, name)
 ) strict, without rowid;
+
+-- Whose jobs a worker runs, as JSON; null: all.
+alter table later_worker add column tenants text;
