@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,9 @@ type workFlags struct {
 	handlers    handlerFlags
 	queues      []string
 	concurrency int
+	kindSlots   []string
+	tenants     []string
+	lowestEvery int
 	lease, poll time.Duration
 	drain       time.Duration
 	name        string
@@ -77,6 +81,7 @@ func workCommand(a *App) *cobra.Command {
 		Example: `  later work --exec thumbnail=./thumbnail.sh --concurrency 8
   later work --exec mail='python3 mail.py' --http invoice=https://app.example/jobs/invoice
   later work --queue mail=3 --queue default --exec mail=./mail --exec report=./report
+  later work --exec mail=./mail --exec report=./report --concurrency 20 --kind-slots report=2
   later work --exec greet='cat > greeting.json' --until-empty`,
 		Args: arguments(),
 	}
@@ -100,6 +105,9 @@ func (f *workFlags) add(a *App, cmd *cobra.Command) {
 	f.handlers.add(cmd)
 	flags.StringArrayVar(&f.queues, "queue", nil, "serve this `queue[=share]`; repeatable; shares divide the slots while all queues have work (default \"default\")")
 	addNumber(flags, &f.concurrency, "concurrency", worker.DefaultConcurrency, 1, worker.MaxConcurrency, "`number` of jobs that run at once")
+	flags.StringArrayVar(&f.kindSlots, "kind-slots", nil, "run at most so many jobs of a kind at once here: `KIND=N`; repeatable; \"later limit kind\" is for all workers together")
+	flags.StringArrayVar(&f.tenants, "tenant", nil, "run the jobs of this `tenant` only, \"\" being those without; repeatable (default all)")
+	addNumber(flags, &f.lowestEvery, "lowest-every", worker.DefaultLowestEvery, 0, math.MaxInt32, "one claim in this `number` begins at the lowest priority, so that none waits for ever; 0 is never")
 	addDuration(flags, &f.lease, "lease", worker.DefaultLease, "time after a crash until another worker takes the job; renewed while the job runs")
 	addDuration(flags, &f.poll, "poll", worker.DefaultPoll, "time between two looks for jobs when there are none")
 	addDuration(flags, &f.drain, "drain-timeout", worker.DefaultDrainTimeout, "time that running jobs have to finish after the first signal")
@@ -109,6 +117,8 @@ func (f *workFlags) add(a *App, cmd *cobra.Command) {
 	flags.StringVar(&f.logLevel, "log-level", "info", "`level` of the log: debug (each job), info, warn, error")
 	addDuration(flags, &f.retention, "log-retention", 0, "time for which finished attempts stay in the job log (default 7d)")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("queue", a.completeFrom(storedQueues)))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("kind-slots", a.completeFrom(storedKinds)))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("tenant", cobra.NoFileCompletions))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp)))
 }
 
@@ -143,6 +153,18 @@ func (f *workFlags) config(a *App) (worker.Config, error) {
 		}
 		cfg.Queues = append(cfg.Queues, queue)
 	}
+	for _, tenant := range f.tenants {
+		if err := later.CheckTenant(tenant); err != nil {
+			return cfg, usageError("--%w", err)
+		}
+		if slices.Contains(cfg.Tenants, tenant) {
+			return cfg, usageError("--tenant names %q twice", tenant)
+		}
+		cfg.Tenants = append(cfg.Tenants, tenant)
+	}
+	if cfg.LowestEvery = f.lowestEvery; cfg.LowestEvery == 0 {
+		cfg.LowestEvery = -1
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil || !slices.Contains(logLevels, f.logLevel) {
 		return cfg, usageError("--log-level is %q%s; there are %s", f.logLevel, didYouMean(f.logLevel, logLevels), strings.Join(logLevels, ", "))
@@ -168,6 +190,29 @@ func parseQueue(text string) (worker.Queue, error) {
 		queue.Share = n
 	}
 	return queue, nil
+}
+
+// parseKindSlots reads --kind-slots for the kinds that have a handler.
+func (f *workFlags) parseKindSlots(kinds []string) (map[string]int, error) {
+	slots := map[string]int{}
+	for _, text := range f.kindSlots {
+		kind, number, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, usageError("--kind-slots %q has no =; it is written as KIND=N", later.CleanText(text, 60))
+		}
+		if !slices.Contains(kinds, kind) {
+			return nil, usageError("--kind-slots has the kind %q%s, which has no --exec or --http", later.CleanText(kind, 60), didYouMean(kind, kinds))
+		}
+		if _, given := slots[kind]; given {
+			return nil, usageError("--kind-slots names %s twice", kind)
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > worker.MaxConcurrency {
+			return nil, usageError("--kind-slots %s has the number %q; it goes from 1 to %d", kind, later.CleanText(number, 40), worker.MaxConcurrency)
+		}
+		slots[kind] = n
+	}
+	return slots, nil
 }
 
 // queueNames are the queues that the worker serves.
@@ -204,6 +249,9 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 	config := openConfig{works: true, logger: cfg.Logger, retention: f.retention, listenURL: f.listen.url, noListen: f.listen.off}
 	handlers, err := f.handlers.handlers(a, f.concurrency, cfg.Logger)
 	if err != nil {
+		return err
+	}
+	if cfg.KindSlots, err = f.parseKindSlots(handlers.Kinds()); err != nil {
 		return err
 	}
 	if _, err := worker.New(noStore{}, handlers, cfg); err != nil { // before a database is opened, or made
