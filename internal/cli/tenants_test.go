@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,15 +8,10 @@ import (
 	"github.com/later-queue/later"
 )
 
-func TestTenants(t *testing.T) {
-	for name, shellOn := range map[string]func(t *testing.T) *shell{"sqlite": newShell, "postgres": postgresShell} {
-		t.Run(name, func(t *testing.T) { testTenants(t, shellOn(t)) })
-	}
-}
+func TestTenants(t *testing.T) { onStores(t, testTenants) }
 
 func testTenants(t *testing.T, s *shell) {
 	s.ok("migrate", "up")
-	s.limited()
 	if got, want := s.ok("tenants"), "no tenants\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -81,9 +75,4 @@ func testTenants(t *testing.T, s *shell) {
 			t.Errorf("got %s", out)
 		}
 	})
-}
-
-// Tenants are the store's own.
-func (l *limitedStore) Tenants(ctx context.Context, f later.TenantFilter) ([]later.TenantCount, error) {
-	return l.Store.(later.TenantLister).Tenants(ctx, f)
 }
