@@ -45,7 +45,6 @@ func (s *Store) RemoveLimit(ctx context.Context, scope later.Scope) error {
 		return fmt.Errorf("remove limit of %v: it has none: %w", scope, later.ErrNotFound)
 	}
 	delete(s.limitOf, scope)
-	delete(s.gateStates, scope)
 	s.limitsChanged(now)
 	return nil
 }

@@ -40,6 +40,7 @@ func Limits(t *testing.T, open OpenMore, lacks ...Lack) {
 		{"requests", alone(testRequests)},
 		{"due", alone(testHeldDue)},
 		{"stress", testLimitStress},
+		{"model", alone(testLimitModel)},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, open) })
 	}
