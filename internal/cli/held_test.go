@@ -60,7 +60,7 @@ func testShowNamesWhatHoldsBack(t *testing.T, s *shell) {
 	s.ok("limit", "tenant", "acme", "--ordered", "--on-dead", "blocks")
 	t.Run("the job that comes first and runs", func(t *testing.T) {
 		shows(t, "2", "behind", `tenant "acme" is ordered, and job 1 comes first, which has been running on worker w1 for`)
-		if out, want := s.ok("limit", "tenant", "acme"), "first       1 job: 1\n"; !strings.Contains(out, want) {
+		if out, want := s.ok("limit", "tenant", "acme"), "first       job 1: running on worker w1"; !strings.Contains(out, want) {
 			t.Errorf("got\n%s\nwant %q in it", out, want)
 		}
 	})
@@ -85,7 +85,20 @@ func testShowNamesWhatHoldsBack(t *testing.T, s *shell) {
 		shows(t, "2", "behind", "job 1 comes first, which has been dead for", "later retry 1; or without it: later delete 1")
 		shows(t, "1", "dead", `tenant "acme" is ordered, and none of its jobs runs before this one is retried or deleted`)
 	})
+	t.Run("a status names what a dead job blocks", func(t *testing.T) {
+		if out, want := s.ok("status"), "blocked: tenant \"acme\" by the dead job 1, until it is retried or deleted: later show 1\n"; !strings.Contains(out, want) {
+			t.Errorf("got\n%s\nwant %q in it", out, want)
+		}
+		if got, want := fmt.Sprint(decode[statusView](t, s.ok("status", "--json")).Blocked), "[{tenant acme 1}]"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
 	s.ok("delete", "1", "--yes")
+	t.Run("a status names nothing, when that is gone", func(t *testing.T) {
+		if out := s.ok("status"); strings.Contains(out, "blocked") {
+			t.Errorf("got %q", out)
+		}
+	})
 	t.Run("nothing, when that is gone", func(t *testing.T) { shows(t, "2", "waiting") })
 
 	t.Run("when the rate lets the next one start", func(t *testing.T) {

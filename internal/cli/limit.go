@@ -193,7 +193,7 @@ func holdsText(scope later.Scope, own bool, limit, holds later.Limit) string {
 		if !own {
 			return text + ", as every tenant"
 		}
-		return fmt.Sprintf("%s, of which its own is: %s", text, why.LimitText(limit))
+		return fmt.Sprintf("%s (its own: %s)", text, why.LimitText(limit))
 	}
 	return text
 }

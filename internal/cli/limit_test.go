@@ -44,7 +44,7 @@ func testLimit(t *testing.T, s *shell) {
 			{"tenant acme --max-running 2", `tenant "acme": at most 2 at once, weight 3`},
 			{"tenant acme --weight none", `tenant "acme": at most 2 at once`},
 			{"tenants --max-running 5", `every tenant: at most 5 at once`},
-			{"tenant zeta --rate 1/h", `tenant "zeta": at most 5 at once, 1 start in 1h, of which its own is: 1 start in 1h`},
+			{"tenant zeta --rate 1/h", `tenant "zeta": at most 5 at once, 1 starts in 1h (its own: 1 starts in 1h)`},
 			{"tenant zeta --none", `tenant "zeta": at most 5 at once, as every tenant`},
 			{"kind report.build --none", `kind "report.build": no limit`},
 		} {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -119,11 +120,15 @@ func (a *App) showLimit(ctx context.Context, store later.Store, limits later.Lim
 		line("set", fmt.Sprintf("%s, by %s", moment(own.Since, now), own.By))
 	}
 	if _, capped := standing.Limit.Cap(); capped && scope != everyTenant {
-		name := "running"
-		if standing.Limit.Ordered {
-			name = "first"
+		if standing.Limit.Ordered && len(standing.Running) > 0 {
+			text, err := firstText(ctx, store, limits, standing.Running[0])
+			if err != nil {
+				return err
+			}
+			line("first", text)
+		} else {
+			line("running", runningText(standing.Running))
 		}
-		line(name, runningText(standing.Running))
 	}
 	if standing.Limit.Rate != (later.Rate{}) && scope != everyTenant {
 		next := "now"
@@ -134,6 +139,19 @@ func (a *App) showLimit(ctx context.Context, store later.Store, limits later.Lim
 	}
 	_, err = a.Out.Write([]byte(b.String()))
 	return err
+}
+
+// firstText is the job that comes first in an ordered scope, and why it is where it is.
+func firstText(ctx context.Context, store later.Store, limits later.Limiter, id int64) (string, error) {
+	job, err := store.Find(ctx, id)
+	if errors.Is(err, later.ErrNotFound) { // it has ended meanwhile, and there is no log
+		return "none", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	reason, err := why.Ask(ctx, store, limits, job)
+	return fmt.Sprintf("job %d: %s", id, reason.Text), err
 }
 
 func runningText(ids []int64) string {

@@ -32,7 +32,9 @@ in it.
   dead       out of attempts; waits for a person: later dead list
 
 Ready jobs that no live worker takes, because none of those that serve the queue has a
-handler for the kind, are named below the table; the newest 1000 are looked at. How
+handler for the kind, or runs the jobs of the tenant, are named below the table; the
+newest 1000 are looked at. So are ordered queues, kinds and tenants in which nothing
+runs behind a dead job, as far as the newest 100 dead jobs show it. How
 many jobs each worker runs is counted by the leases.
 
 With --watch the picture is redrawn until Ctrl-C; with --json, or when the output is
@@ -93,6 +95,8 @@ type statusView struct {
 	RunningElsewhere int `json:"running_elsewhere"`
 	// Paused are the queues, kinds and tenants whose jobs do not start.
 	Paused []pauseView `json:"paused"`
+	// Blocked are ordered scopes in which nothing runs behind a dead job.
+	Blocked []blockedView `json:"blocked"`
 	// Unserved are ready jobs that none of the live workers takes.
 	Unserved unservedView `json:"ready_without_worker"`
 
@@ -135,6 +139,9 @@ func (a *App) takeStatus(ctx context.Context, store later.Store) (*statusView, e
 		s.OldestDueMS = max(s.OldestDueMS, q.OldestDueMS)
 	}
 	if s.Paused, err = takePauses(ctx, store); err != nil {
+		return nil, err
+	}
+	if s.Blocked, err = takeBlocked(ctx, store, s.Counts[later.StateDead]); err != nil {
 		return nil, err
 	}
 	if fleet.alive > 0 && s.Counts[later.StateReady] > 0 {
@@ -222,6 +229,15 @@ func (s *statusView) lines(width int) []string {
 	lines := append(append(t.Lines(width, p.Head), ""), s.pausedLines()...)
 	if dead := s.Counts[later.StateDead]; dead > 0 {
 		lines = append(lines, p.Bad(plural64(dead, "dead job", "dead jobs"))+": later dead list", "")
+	}
+	if len(s.Blocked) > 0 {
+		for _, b := range s.Blocked[:min(len(s.Blocked), shownBlocked)] {
+			lines = append(lines, p.Bad(terminal.Safe(b.line())))
+		}
+		if more := len(s.Blocked) - shownBlocked; more > 0 {
+			lines = append(lines, p.Bad(fmt.Sprintf("blocked: %d more", more)))
+		}
+		lines = append(lines, "")
 	}
 	if line := s.Unserved.line(); line != "" {
 		lines = append(lines, p.Warn(line), "")

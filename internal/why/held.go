@@ -89,7 +89,7 @@ func limited(job *later.JobInfo, gates []Gate) []cause {
 		}
 		if wait := g.Standing.NextStart; wait.After(job.Now) {
 			causes = append(causes, cause{code: Rate, text: fmt.Sprintf("%v lets %s, and the next one %s (%s)",
-				g.Scope, RateText(g.Standing.Limit.Rate), age.Relative(wait, job.Now), wait.UTC().Format(time.RFC3339))})
+				g.Scope, rateText(g.Standing.Limit.Rate, "start"), age.Relative(wait, job.Now), wait.UTC().Format(time.RFC3339))})
 		}
 	}
 	return causes

@@ -153,7 +153,7 @@ func TestWords(t *testing.T) {
 		{later.Limit{MaxRunning: &none}, "none runs"},
 		{later.Limit{Ordered: true}, "one after the other"},
 		{later.Limit{Ordered: true, OnDead: later.DeadBlocks}, "one after the other, and none behind a dead one"},
-		{later.Limit{Rate: later.Rate{N: 1, Period: 36 * time.Hour}}, "1 start in 36h"},
+		{later.Limit{Rate: later.Rate{N: 1, Period: 36 * time.Hour}}, "1 starts in 36h"},
 		{later.Limit{MaxRunning: &three, Rate: later.Rate{N: 100, Period: time.Minute, Burst: 20}, Weight: 5},
 			"at most 3 at once, 100 start in 1m (bursts of 20), weight 5"},
 		{later.Limit{Rate: later.Rate{N: 2, Period: 1500 * time.Millisecond, Burst: 1}}, "2 start in 1.5s"},

@@ -22,7 +22,11 @@ func LimitText(l later.Limit) string {
 		parts = append(parts, fmt.Sprintf("at most %d at once", most))
 	}
 	if l.Rate != (later.Rate{}) {
-		parts = append(parts, RateText(l.Rate))
+		verb := "start"
+		if l.Rate.N == 1 {
+			verb = "starts"
+		}
+		parts = append(parts, rateText(l.Rate, verb))
 	}
 	if l.Weight > 0 {
 		parts = append(parts, fmt.Sprintf("weight %d", l.Weight))
@@ -33,17 +37,17 @@ func LimitText(l later.Limit) string {
 	return strings.Join(parts, ", ")
 }
 
-// RateText says a rate in words: "100 start in 1m", with its bursts.
-func RateText(r later.Rate) string {
-	text := fmt.Sprintf("%d start in %s", r.N, PeriodText(r.Period))
+// rateText says a rate in words: "100 start in 1m", with its bursts.
+func rateText(r later.Rate, verb string) string {
+	text := fmt.Sprintf("%d %s in %s", r.N, verb, periodText(r.Period))
 	if r.Burst > 1 {
 		text += fmt.Sprintf(" (bursts of %d)", r.Burst)
 	}
 	return text
 }
 
-// PeriodText writes a period as briefly as it is exact: 1m, 90s, 1h, 7d, 1.5ms.
-func PeriodText(d time.Duration) string {
+// periodText writes a period as briefly as it is exact: 1m, 90s, 1h, 7d, 1.5ms.
+func periodText(d time.Duration) string {
 	const day = 24 * time.Hour
 	for _, unit := range []struct {
 		size time.Duration
