@@ -27,6 +27,9 @@ type Env struct {
 	Processes int
 	// Payload is the text of each job's payload, to be put beside its number.
 	Payload string
+	// Tenant is whose jobs are enqueued, and whose jobs' starts are noted; "" is nobody's
+	// and everybody's.
+	Tenant string
 	// Dir is a folder for this run's files.
 	Dir string
 }
@@ -45,15 +48,27 @@ type Contender interface {
 	// has been handled is recorded before it returns. It calls ready once it
 	// begins to look for jobs, and handle in each handler; the handler ends when
 	// handle does.
-	Work(ctx context.Context, ready func(), handle func(seq int64)) error
+	Work(ctx context.Context, ready func(), handle func(Payload)) error
 	// Remaining counts the jobs that have not been completed.
 	Remaining(ctx context.Context) (int64, error)
 	// Close ends its connections.
 	Close()
 }
 
+// The tenants of the race in which there are two.
+const (
+	Light = "light"
+	Heavy = "heavy"
+)
+
 // Payload is the payload of every job, about 110 bytes of JSON.
 type Payload struct {
-	Seq  int64  `json:"seq"`
-	Text string `json:"text"`
+	Seq    int64  `json:"seq"`
+	Text   string `json:"text"`
+	Tenant string `json:"tenant,omitempty"`
+}
+
+// Job is the payload of the job with this number.
+func (e Env) Job(seq int64) Payload {
+	return Payload{Seq: seq, Text: e.Payload, Tenant: e.Tenant}
 }

@@ -12,7 +12,8 @@ import (
 // a small drain takes less than a second, so this is finer.
 const reportEvery = 20 * time.Millisecond
 
-// drain works until the input ends. With lines it notes when each handler starts.
+// drain works until the input ends. With lines it notes when each handler starts, of the
+// tenant's jobs if there is one.
 func (p *Process) drain(ctx context.Context, c Contender, lines *lineFile) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -49,9 +50,9 @@ func (p *Process) drain(ctx context.Context, c Contender, lines *lineFile) error
 	})
 	var once sync.Once
 	ready := func() { once.Do(func() { _ = p.print(Answer{Ready: true}) }) }
-	err := c.Work(ctx, ready, func(seq int64) {
-		if lines != nil {
-			lines.add(seq, time.Now())
+	err := c.Work(ctx, ready, func(job Payload) {
+		if lines != nil && (p.Env.Tenant == "" || job.Tenant == p.Env.Tenant) {
+			lines.add(job.Seq, time.Now())
 		}
 		if p.Handler > 0 {
 			time.Sleep(p.Handler)

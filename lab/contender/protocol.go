@@ -45,6 +45,7 @@ func FromEnvironment() (Env, error) {
 		Settings:  os.Getenv("LAB_SETTINGS"),
 		Processes: 1,
 		Dir:       os.Getenv("LAB_DIR"),
+		Tenant:    os.Getenv("LAB_TENANT"),
 	}
 	if text := os.Getenv("LAB_PROCESSES"); text != "" {
 		n, err := strconv.Atoi(text)

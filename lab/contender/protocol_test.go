@@ -22,6 +22,7 @@ type fake struct {
 	closed bool
 	oneErr error // of every EnqueueOne but the first
 	text   string
+	light  int64 // the number of the light tenant's job
 }
 
 func (f *fake) Setup(context.Context) error { f.setups++; return nil }
@@ -45,13 +46,17 @@ func (f *fake) EnqueueOne(_ context.Context, seq int64) error {
 
 // Work handles everything, then waits for the end, and handles one more after it: a job
 // that ends while the worker stops.
-func (f *fake) Work(ctx context.Context, ready func(), handle func(int64)) error {
+func (f *fake) Work(ctx context.Context, ready func(), handle func(Payload)) error {
 	ready()
 	for _, seq := range f.jobs {
-		handle(seq)
+		job := Payload{Seq: seq, Tenant: Heavy}
+		if seq == f.light {
+			job.Tenant = Light
+		}
+		handle(job)
 	}
 	<-ctx.Done()
-	handle(1_000_000)
+	handle(Payload{Seq: 1_000_000})
 	return nil
 }
 
@@ -185,6 +190,45 @@ func TestDrain(t *testing.T) {
 		if len(lines) != 3 || !strings.HasPrefix(lines[0], "7 ") || !strings.HasPrefix(lines[1], "8 ") {
 			t.Errorf("got %q", lines)
 		}
+	})
+}
+
+func TestTenant(t *testing.T) {
+	t.Run("work notes the tenant's jobs alone, and counts all", func(t *testing.T) {
+		p, out := process(&fake{jobs: []int64{7, 8, 9}, light: 8}, strings.NewReader(""))
+		p.Env.Tenant = Light
+		file := filepath.Join(t.TempDir(), "started")
+		if err := p.Run(context.Background(), "work", file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(text); !strings.HasPrefix(got, "8 ") || strings.Count(got, "\n") != 1 {
+			t.Errorf("got %q, want job 8 alone", got)
+		}
+		all := answers(t, out)
+		if last := all[len(all)-1]; last.Done == nil || *last.Done != 4 {
+			t.Errorf("got %+v last, want all 4 done", last)
+		}
+	})
+	t.Run("a job tells whose it is, and without a tenant says nothing of it", func(t *testing.T) {
+		t.Setenv("LAB_TENANT", Heavy)
+		t.Setenv("LAB_PAYLOAD", `{"seq":0,"text":"some text"}`)
+		env, err := FromEnvironment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want string) {
+			t.Helper()
+			if got, err := json.Marshal(env.Job(5)); err != nil || string(got) != want {
+				t.Errorf("got %s, %v, want %s", got, err, want)
+			}
+		}
+		expect(`{"seq":5,"text":"some text","tenant":"heavy"}`)
+		env.Tenant = ""
+		expect(`{"seq":5,"text":"some text"}`)
 	})
 }
 

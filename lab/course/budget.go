@@ -15,7 +15,8 @@ import (
 // filled with FillJobs of the kind Fill, and Warm+Jobs ordinary jobs are enqueued, unless
 // those of Fill are due themselves. The cost is that of the jobs after the first Warm
 // ones, by the same workers, until they have stopped in good order. With Hold a
-// transaction holds the snapshot of the start, so Warm jobs have been done under it.
+// transaction holds the snapshot of the start, so Warm jobs have been done under it. With
+// Soak other workers have worked for so long before, and what they did is filled up again.
 func Budget(ctx context.Context, t *Track, r *data.Round) (err error) {
 	if err := t.setup(ctx); err != nil {
 		return err
@@ -29,6 +30,11 @@ func Budget(ctx context.Context, t *Track, r *data.Round) (err error) {
 	}
 	if err := t.fill(ctx, r); err != nil {
 		return err
+	}
+	if t.Soak > 0 {
+		if err := t.soak(ctx); err != nil {
+			return err
+		}
 	}
 	if err := t.Server.Tidy(ctx, t.Launcher.Env.URL); err != nil {
 		return err
@@ -87,6 +93,31 @@ func (t *Track) fill(ctx context.Context, r *data.Round) error {
 		return t.enqueue(ctx, t.Warm+t.Jobs, r)
 	}
 	return nil
+}
+
+// soakHandler is how long a handler takes while workers soak. Chosen: with 1,000 slots that
+// is 1,667 jobs a second, so that a million of them last for ten minutes.
+const soakHandler = 600 * time.Millisecond
+
+// soak has workers work on what has been filled as they do on an ordinary day, with handlers
+// that take their time, and fills up what they have done. Then they leave.
+func (t *Track) soak(ctx context.Context) error {
+	calm := *t.Launcher
+	calm.Handler = soakHandler
+	crew, err := calm.StartCrew(ctx, "drain", noArgs)
+	if err != nil {
+		return err
+	}
+	_, err = crew.Wait(ctx, t.FillJobs, time.Now().Add(t.Soak))
+	if err := errors.Join(err, crew.Stop()); err != nil {
+		return err
+	}
+	done, _ := crew.Progress()
+	if done == 0 {
+		return fmt.Errorf("nothing was done in %v", t.Soak)
+	}
+	_, err = t.Launcher.Call(ctx, "fill", t.Fill, fmt.Sprint(done))
+	return err
 }
 
 // Memory measures the memory of a worker while its slots are full: the handlers take

@@ -27,8 +27,12 @@ type Track struct {
 	// What makes a round of a budget; see Budget.
 	Warm     int64
 	Hold     bool
+	Soak     time.Duration
 	Fill     string
-	FillJobs int64
+	FillJobs int64 // in a light tenant's race the heavy tenant's; see Light
+
+	// Lead is how long the workers run before the light tenant comes; see Light.
+	Lead time.Duration
 }
 
 // Course runs one round and writes its figures into r.

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	env, err := contender.FromEnvironment()
 	if err == nil {
 		p := contender.Process{Def: &fakeDefinition, Env: env, In: os.Stdin, Out: os.Stdout}
+		p.Handler, _ = time.ParseDuration(os.Getenv("LAB_HANDLER")) // unset: none
 		err = p.Run(context.Background(), os.Args[1], os.Args[2:]...)
 	}
 	if err != nil {
@@ -45,6 +46,7 @@ var fakeDefinition = contender.Definition{
 		"broken":   "fails when it works",
 		"quitter":  "stops working by itself",
 		"slow":     "handles a job a millisecond",
+		"fair":     "handles a job a millisecond of each tenant",
 	},
 	Open: func(_ context.Context, env contender.Env) (contender.Contender, error) { return &fake{env}, nil },
 }
@@ -69,11 +71,14 @@ func (f *fake) EnqueueOne(_ context.Context, seq int64) error {
 		return err
 	}
 	defer file.Close()
-	_, err = fmt.Fprintln(file, seq)
+	_, err = fmt.Fprintln(file, seq, f.env.Tenant)
 	return err
 }
 
-func (f *fake) Work(ctx context.Context, ready func(), handle func(int64)) error {
+// Fill enqueues jobs with the numbers from 1.
+func (f *fake) Fill(ctx context.Context, _ string, n int64) error { return f.Enqueue(ctx, 1, n) }
+
+func (f *fake) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	if f.env.Settings == "broken" {
 		return fmt.Errorf("broken on purpose")
 	}
@@ -81,36 +86,52 @@ func (f *fake) Work(ctx context.Context, ready func(), handle func(int64)) error
 	if f.env.Settings == "quitter" {
 		return nil
 	}
+	var done atomic.Int64
+	var err error
+	if f.env.Settings == "fair" {
+		light := make(chan error)
+		go func() {
+			light <- f.work(ctx, &done, handle, func(job contender.Payload) bool { return job.Tenant == contender.Light })
+		}()
+		err = f.work(ctx, &done, handle, func(job contender.Payload) bool { return job.Tenant != contender.Light })
+		err = errors.Join(err, <-light)
+	} else {
+		err = f.work(ctx, &done, handle, func(job contender.Payload) bool { return f.env.Settings != "lazy" || job.Seq%2 == 1 })
+	}
+	if f.env.Settings == "sloppy" {
+		done.Store(0)
+	}
+	return errors.Join(err, os.WriteFile(f.env.URL+".done", fmt.Append(nil, done.Load()), 0o644))
+}
+
+// work handles the jobs that takes takes, in their order.
+func (f *fake) work(ctx context.Context, done *atomic.Int64, handle func(contender.Payload), takes func(contender.Payload) bool) error {
 	file, err := os.Open(f.env.URL)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	jobs := bufio.NewReader(file)
-	done := 0
 	for ctx.Err() == nil {
 		line, err := jobs.ReadString('\n')
 		if err != nil {
 			time.Sleep(time.Millisecond) // more may come
 			continue
 		}
-		var seq int64
-		if _, err := fmt.Sscan(line, &seq); err != nil {
+		var job contender.Payload
+		if _, err := fmt.Sscanf(line, "%d %s", &job.Seq, &job.Tenant); job.Seq == 0 {
 			return err
 		}
-		if f.env.Settings == "lazy" && seq%2 == 0 {
+		if !takes(job) {
 			continue
 		}
-		handle(seq)
-		done++
-		if f.env.Settings == "slow" {
+		handle(job)
+		done.Add(1)
+		if f.env.Settings == "slow" || f.env.Settings == "fair" {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if f.env.Settings == "sloppy" {
-		done = 0
-	}
-	return os.WriteFile(f.env.URL+".done", fmt.Append(nil, done), 0o644)
+	return nil
 }
 
 func (f *fake) Remaining(context.Context) (int64, error) {
@@ -341,4 +362,25 @@ func TestBudget(t *testing.T) {
 			t.Errorf("got %+v, want at most 200 jobs of 500, and no stale count of commits", r)
 		}
 	})
+}
+
+func TestSoak(t *testing.T) {
+	var r data.Round
+	soaked := track(t, "slow")
+	soaked.Jobs, soaked.Fill, soaked.FillJobs, soaked.Soak = 20, "anything", 30, time.Second
+	if err := Budget(context.Background(), soaked, &r); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := os.ReadFile(soaked.Launcher.Env.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Handlers of 0.6 s, one after the other, do two jobs in a second, or one on a busy
+	// machine: they are filled up again. What is measured has handlers that take no time.
+	if n := strings.Count(string(jobs), "\n"); n < 31 || n > 32 {
+		t.Errorf("got %d jobs in all, want 30 and those of the soak again", n)
+	}
+	if r.Jobs < 20 || r.Seconds > 10 || soaked.Launcher.Handler != 0 {
+		t.Errorf("got %+v and handlers of %v, want 20 jobs or more, without a pause", r, soaked.Launcher.Handler)
+	}
 }

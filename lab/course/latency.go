@@ -24,14 +24,20 @@ const (
 // Steady enqueues at a rate while the workers work, on the same machine, and takes the
 // time from each enqueue's answer to the start of its handler.
 func Steady(ctx context.Context, t *Track, r *data.Round) error {
-	return t.latency(ctx, r, func(file string) (int64, error) {
-		answer, err := t.Launcher.Call(ctx, "produce", file, itoa(t.Rate), itoa(t.Seconds))
-		if err != nil || answer.Jobs == nil {
-			return 0, errors.Join(err, errUnanswered(answer.Jobs))
-		}
-		r.EnqueueRate = float64(*answer.Jobs) / answer.Seconds
-		return *answer.Jobs, nil
+	return t.latency(ctx, r, func(file string) (n int64, err error) {
+		n, r.EnqueueRate, err = t.produce(ctx, file)
+		return n, err
 	})
+}
+
+// produce enqueues at the track's rate, and returns how many jobs that came to, and how many
+// a second.
+func (t *Track) produce(ctx context.Context, file string) (n int64, rate float64, err error) {
+	answer, err := t.Launcher.Call(ctx, "produce", file, itoa(t.Rate), itoa(t.Seconds))
+	if err != nil || answer.Jobs == nil {
+		return 0, 0, errors.Join(err, errUnanswered(answer.Jobs))
+	}
+	return *answer.Jobs, float64(*answer.Jobs) / answer.Seconds, nil
 }
 
 // trickleEvery is how far apart the jobs of a trickle are: the workers are idle long

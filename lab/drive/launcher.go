@@ -63,7 +63,7 @@ func (l *Launcher) command(verb string, args []string) *exec.Cmd {
 	words := append(append(append([]string{}, l.Program...), verb), args...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = l.Folder
-	payload, err := json.Marshal(contender.Payload{Text: text})
+	payload, err := json.Marshal(contender.Payload{Text: text, Tenant: l.Env.Tenant})
 	if err != nil {
 		panic(err) // two fields, always
 	}
@@ -73,6 +73,7 @@ func (l *Launcher) command(verb string, args []string) *exec.Cmd {
 		"LAB_PROCESSES="+strconv.Itoa(max(l.Env.Processes, 1)),
 		"LAB_PAYLOAD="+string(payload),
 		"LAB_DIR="+l.Env.Dir,
+		"LAB_TENANT="+l.Env.Tenant,
 	)
 	if l.Handler > 0 {
 		cmd.Env = append(cmd.Env, "LAB_HANDLER="+l.Handler.String())

@@ -4,6 +4,11 @@
 // https://worker.graphile.org/docs/performance ("Quick stats": 24 jobs at once, 25
 // connections, a local queue of 500, completions gathered with a delay of 0; "using a
 // pool of 4 Graphile Worker instances"). `defaults` is what the library does by itself.
+//
+// A tenant is part of the payload and nothing else: the library has no turns between
+// tenants. Jobs of a named queue run one after the other ("to enforce that the jobs run
+// serially", TaskSpec.queueName), which is not what a heavy tenant wants, and a priority says
+// which tenant always goes first.
 import { Logger, makeWorkerUtils, run as runWorker, runMigrations } from 'graphile-worker';
 import pg from 'pg';
 import { run, version } from './protocol.mjs';

@@ -115,7 +115,10 @@ const verbs = {
 
   async work(contender, file) {
     const lines = new Lines(file);
-    await work(contender, ({ seq }) => lines.add(seq));
+    const whose = process.env.LAB_TENANT; // of whose jobs the starts are noted; none: all
+    await work(contender, ({ seq, tenant }) => {
+      if (!whose || tenant === whose) lines.add(seq);
+    });
     lines.write();
   },
 
@@ -241,6 +244,7 @@ function setting(contender) {
   return name;
 }
 
+// What all payloads have in common; where jobs have a tenant, it is part of it.
 const template = JSON.parse(process.env.LAB_PAYLOAD ?? JSON.stringify({ seq: 0, text: 'x'.repeat(85) }));
 
 function payload(seq) {

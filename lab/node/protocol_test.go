@@ -223,6 +223,27 @@ func TestWorkAndProduce(t *testing.T) {
 	}
 }
 
+func TestWorkForATenant(t *testing.T) {
+	f := newFake(t)
+	for tenant, jobs := range map[string]string{contender.Heavy: "40", contender.Light: "3"} {
+		t.Setenv("LAB_TENANT", tenant)
+		cmd := f.command(t, "enqueue", jobs)
+		cmd.Env = append(cmd.Env, fmt.Sprintf(`LAB_PAYLOAD={"seq":0,"text":"some text","tenant":%q}`, tenant))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	t.Setenv("LAB_TENANT", contender.Light)
+	started := filepath.Join(t.TempDir(), "started")
+	answers := f.worker(t, "work", started)(43)
+	if got := lines(t, started); len(got) != 3 {
+		t.Errorf("got %v, want the starts of the light tenant's 3 jobs", got)
+	}
+	if last := answers[len(answers)-1]; last.Done == nil || *last.Done != 43 {
+		t.Errorf("got %+v last, want all 43 done", last)
+	}
+}
+
 func TestProduceIsBounded(t *testing.T) {
 	f := newFake(t)
 	f.settings = "slow"

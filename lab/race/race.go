@@ -33,6 +33,8 @@ type Race struct {
 	Quick int64
 	// QuickSeconds replaces Seconds.
 	QuickSeconds int
+	// Lead is how long the workers of a light tenant's race run before it comes.
+	Lead time.Duration
 	// Overhead is the most that setting up one round, filling included, may take on
 	// top of Limit and Seconds; 0 is defaultOverhead.
 	Overhead time.Duration
@@ -60,6 +62,9 @@ type Lane struct {
 	Hold     bool
 	Fill     string
 	FillJobs int64
+	// Soak is how long workers work on what is filled before the round is measured; --quick
+	// and a number of seconds shorten it.
+	Soak time.Duration
 	// Handler is how long each handler takes; 0 is a no-op.
 	Handler time.Duration
 	// Course replaces the race's.
@@ -87,7 +92,7 @@ func (l Lane) String() string {
 
 // All are the races, in the order in which they are run.
 var All = []Race{
-	Drain, SQLite, Processes, Singles, Steady, Trickle, Held, Backlog, Budgets,
+	Drain, SQLite, Processes, Singles, Steady, Trickle, Light, Held, Backlog, Budgets,
 }
 
 // Find returns the race with this name.
@@ -164,7 +169,24 @@ func (r Race) sized(o Options) Race {
 	if o.Seconds > 0 && r.Seconds > 0 {
 		r.Seconds = o.Seconds
 	}
+	for i := range r.Lanes { // they are a copy
+		r.Lanes[i].Soak = soaked(r.Lanes[i].Soak, o)
+	}
 	return r
+}
+
+// quickSoak is the part of a soak that --quick takes: ten minutes become ten seconds.
+const quickSoak = 60
+
+// soaked is the time of a soak in the size that is asked for.
+func soaked(full time.Duration, o Options) time.Duration {
+	switch {
+	case full > 0 && o.Seconds > 0:
+		return time.Duration(o.Seconds) * time.Second
+	case o.Quick:
+		return full / quickSoak
+	}
+	return full
 }
 
 // limit is the most that the work of one round of the lane takes.
@@ -183,7 +205,7 @@ func (r Race) bound(l Lane) time.Duration {
 	if overhead == 0 {
 		overhead = defaultOverhead
 	}
-	return 2*r.limit(l) + time.Duration(r.Seconds)*time.Second + overhead
+	return 2*r.limit(l) + l.Soak + time.Duration(r.Seconds)*time.Second + overhead
 }
 
 // atMost is the most that the whole race takes.

@@ -57,6 +57,9 @@ func checkRace(t *testing.T, r Race) {
 		if entry.Go != nil && entry.Go.Settings[l.Settings] == "" {
 			t.Errorf("lane %s: %s does not have these settings", l, l.Contender)
 		}
+		if l.Soak > 0 && l.Fill == "" {
+			t.Errorf("lane %s: it has nothing to soak in", l)
+		}
 		name, err := serverOf(entry, l)
 		if err != nil || !slices.Contains(server.Names(), name) {
 			t.Errorf("lane %s: server %q, %v; there are %v", l, name, err, server.Names())
@@ -128,6 +131,53 @@ func TestSized(t *testing.T) {
 			t.Errorf("got %d lanes, want 1", got)
 		}
 	})
+}
+
+func TestSoak(t *testing.T) {
+	r := Race{Lanes: []Lane{{Contender: "a"}, {Contender: "b", Soak: 10 * time.Minute}}, Overhead: time.Second}
+	for _, c := range []struct {
+		options Options
+		want    time.Duration
+	}{
+		{Options{}, 10 * time.Minute},
+		{Options{Quick: true}, 10 * time.Second},
+		{Options{Quick: true, Seconds: 5}, 5 * time.Second},
+		{Options{Seconds: 30}, 30 * time.Second},
+	} {
+		got := r.sized(c.options)
+		if got.Lanes[0].Soak != 0 || got.Lanes[1].Soak != c.want {
+			t.Errorf("%+v: got %v and %v, want none and %v", c.options, got.Lanes[0].Soak, got.Lanes[1].Soak, c.want)
+		}
+		if bound := got.bound(got.Lanes[1]); bound != c.want+time.Second {
+			t.Errorf("%+v: got the bound %v, want the soak in it", c.options, bound)
+		}
+	}
+	if r.Lanes[1].Soak != 10*time.Minute {
+		t.Error("the race itself has changed")
+	}
+}
+
+// TestLight holds what the light tenant's race promises: the same lanes in both conditions,
+// and a heavy tenant's backlog that outlasts it, in each size.
+func TestLight(t *testing.T) {
+	for _, o := range []Options{{}, {Quick: true}, {Quick: true, Seconds: 5}} {
+		r := Light.sized(o)
+		perSecond := int64(time.Second / slotTime)
+		// Two seconds are what the course waits for the last jobs.
+		most := perSecond * (int64(r.Lead/time.Second) + int64(r.Seconds) + 2)
+		for i := 0; i < len(r.Lanes); i += 2 {
+			a, b := r.Lanes[i], r.Lanes[i+1]
+			if a.Condition != alone || a.FillJobs != 0 || b.Condition != beside {
+				t.Errorf("got %s (%d jobs) and %s, want a lane alone and beside", a, a.FillJobs, b)
+			}
+			if b.FillJobs < most {
+				t.Errorf("%+v: got %d jobs beside %s, want more than %d, which its slots could do", o, b.FillJobs, b, most)
+			}
+			if a.Handler < slotTime || a.Handler != b.Handler || a.Settings != b.Settings || a.Server != b.Server {
+				t.Errorf("got %+v and %+v, want them alike but for the backlog", a, b)
+			}
+		}
+	}
 }
 
 func TestEntered(t *testing.T) {

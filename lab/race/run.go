@@ -165,7 +165,7 @@ func (m *Meeting) round(ctx context.Context, race Race, lane Lane, number int, r
 	track := &course.Track{
 		Server: s, Launcher: launcher,
 		Jobs: race.Jobs, Seconds: race.Seconds, Rate: race.Rate, Callers: race.Callers, Limit: race.limit(lane),
-		Warm: lane.Warm, Hold: lane.Hold, Fill: lane.Fill, FillJobs: lane.FillJobs,
+		Warm: lane.Warm, Hold: lane.Hold, Soak: lane.Soak, Fill: lane.Fill, FillJobs: lane.FillJobs, Lead: race.Lead,
 	}
 	if lane.Jobs > 0 {
 		track.Jobs = lane.Jobs

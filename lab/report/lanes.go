@@ -127,6 +127,13 @@ func ratios(a, b *lane, m metric) figure {
 	return summary(all)
 }
 
+// lost is how much less the second of two rates is than the first, in percent, where f is how
+// many times better the first is.
+func (f figure) lost() figure {
+	percent := func(times float64) float64 { return 100 * (1 - 1/times) }
+	return figure{median: percent(f.median), low: percent(f.low), high: percent(f.high), n: f.n}
+}
+
 // title is the lane in words.
 func (l *lane) title() string {
 	s := displayName(l.contender)

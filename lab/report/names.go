@@ -53,7 +53,7 @@ func rank(id string) int {
 func isOurs(id string) bool { return id == "ours" || id == "ours-sqlite" }
 
 // settingsOrder is the order of settings in tables, best first; others follow.
-var settingsOrder = []string{"tuned", "logged", "bench", "wide", "fast", "normal", "clients8", "clients4", "defaults"}
+var settingsOrder = []string{"tuned", "logged", "bench", "wide", "queues", "fast", "normal", "clients8", "clients4", "defaults"}
 
 func rankOfSettings(s string) int {
 	if i := slices.Index(settingsOrder, s); i >= 0 {
@@ -65,6 +65,7 @@ func rankOfSettings(s string) int {
 var settingsNames = map[string]string{
 	"bench":    "benchmark",
 	"wide":     "benchmark, 64 connections",
+	"queues":   "a queue for each tenant",
 	"logged":   "tuned, with log",
 	"normal":   "synchronous NORMAL",
 	"clients4": "4 clients",

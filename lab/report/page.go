@@ -175,12 +175,7 @@ func (s Source) goals(p *page) error {
 			}
 			compared = v.ours.title() + " / " + v.peer.title()
 		}
-		what := g.text
-		if rest, ok := strings.CutPrefix(what, "… "); ok {
-			what = context + ": " + rest
-		} else {
-			context = what
-		}
+		what := inFull(g.text, &context)
 		row(g.text, "≥ "+times(g.atLeast), ratio, usual, compared, v.known(), v.reached(), g.id, what)
 	}
 	f := judgeFlat(s.Races)
@@ -194,12 +189,23 @@ func (s Source) goals(p *page) error {
 	return errors.Join(errs...)
 }
 
+// inFull is a text of a goal or a budget for where it stands alone: "…" stands for context,
+// the last text that did not begin with it.
+func inFull(text string, context *string) string {
+	if rest, ok := strings.CutPrefix(text, "… "); ok {
+		return *context + ": " + rest
+	}
+	*context = text
+	return text
+}
+
 func (s Source) budgets(p *page) error {
 	var rows [][]string
 	var errs []error
+	context := ""
 	for _, b := range budgets {
 		m := b.measure(s.Races)
-		verdict, err := p.count(s, m.known(), m.kept(), "budget-"+b.id, b.text)
+		verdict, err := p.count(s, m.known(), m.kept(), "budget-"+b.id, inFull(b.text, &context))
 		errs = append(errs, err)
 		rows = append(rows, []string{b.text, fmt.Sprintf("≤ %g%s", b.limit, unit(b.unit)), m.String(), verdict})
 	}

@@ -127,7 +127,7 @@ func TestGoals(t *testing.T) {
 		}
 	})
 	t.Run("goals and budgets are counted", func(t *testing.T) {
-		want := "Of the goals and budgets below, 4 are reached, 2 are not, and 22 have not been run."
+		want := "Of the goals and budgets below, 4 are reached, 2 are not, and 26 have not been run."
 		if got := line(t, page, "Of the goals"); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -168,11 +168,15 @@ func TestBudgets(t *testing.T) {
 		return data.Round{Contender: contender, Settings: settings, Condition: condition, Processes: 1, Round: 1,
 			Rate: 1, ServerCPU: cpu, WALBytes: wal, EnqueueWAL: 400}
 	}
+	capped, held := round("ours", "tuned", "capped", 26, 0), round("ours", "tuned", "capped, held", 60, 0)
+	capped.Rate, held.Rate = 20_000, 15_000
 	s := sample()
 	s.Races["budgets"] = &data.Race{Race: "budgets", Rounds: []data.Round{
 		round("floor", "defaults", "plain", 10, 100), round("ours", "tuned", "plain", 14, 210),
 		round("ours", "logged", "plain", 20, 520), round("ours", "tuned", "held", 21, 0),
+		capped, held,
 	}}
+	s.Races["light"] = lightRace()
 	s.Notes = fstest.MapFS{"counted.md": {Data: []byte("Counts.")}, "budgets.md": {Data: []byte("A remark.")}}
 	page, _ := render(t, s)
 	for _, note := range []string{"Counts.", "A remark."} {
@@ -186,13 +190,65 @@ func TestBudgets(t *testing.T) {
 		"| commits per job":                  "| ≤ 0.02 | 0.0100 (0.0100–0.0100) | yes |",
 		"| server CPU per job":               "| ≤ 1.5× | 1.40× (1.40–1.40) | yes |",
 		"| … while another transaction":      "| ≤ 1.3× | 1.50× (1.50–1.50) | **no** |",
-		"| … with 10,000 tenants":            "| ≤ 3× | not measured | not run |",
+		"| … with 10,000 tenants, against":   "| ≤ 3× | not measured | not run |",
+		"| … with 10,000 tenants, each":      "| ≤ 2.5× | 2.60× (2.60–2.60) | **no** |",
+		"| the rate that such tenants lose":  "| ≤ 30% | 25.0% (25.0–25.0) | yes |",
+		"| a light tenant's wait":            "| ≤ 5× | 4.00× (4.00–4.00) | yes |",
+		"| … ours tuned":                     "| ≤ 5× | 8.00× (8.00–8.00) | **no** |",
+		"**a light tenant's wait":            "ours at its defaults: ours tuned.** " + unexplained,
 		"| memory of a worker process at 1,": "| ≤ 64 MiB | not measured | not run |",
 	} {
 		if got := line(t, page, start); !strings.Contains(got, want) {
 			t.Errorf("got %s\nwant %s in it", got, want)
 		}
 	}
+}
+
+// lightRace has ours at its defaults 4 times slower beside a heavy tenant, ours tuned 8
+// times, and River's jobs behind everything.
+func lightRace() *data.Race {
+	r := &data.Race{Race: "light", About: "A light tenant."}
+	add := func(contender, settings, condition string, p99 float64, missing int64) {
+		r.Rounds = append(r.Rounds, data.Round{Contender: contender, Settings: settings, Condition: condition, Server: "postgres",
+			Processes: 1, Round: 1, Rate: 5000, P50: p99 / 2, P99: p99, Missing: missing, Points: []data.Point{{0.5, p99 / 2}, {0.99, p99}, {1, p99}}})
+	}
+	add("ours", "defaults", "alone", 1000, 0)
+	add("ours", "defaults", "beside", 4000, 0)
+	add("ours", "tuned", "alone", 1000, 0)
+	add("ours", "tuned", "beside", 8000, 0)
+	add("river", "bench", "alone", 9000, 0)
+	add("river", "bench", "beside", 30e6, 300)
+	return r
+}
+
+func TestLight(t *testing.T) {
+	s := sample()
+	s.Races["light"] = lightRace()
+	page, pictures := render(t, s)
+	t.Run("each condition has its picture, with all contenders", func(t *testing.T) {
+		for _, file := range []string{"light-beside.svg", "light-alone.svg"} {
+			svg := string(pictures[file])
+			for _, name := range []string{"Later, tuned", "Later, defaults", "River"} {
+				if strings.Count(svg, ">"+name+"<") != 1 {
+					t.Errorf("%s: the name %q is not in it once", file, name)
+				}
+			}
+		}
+		if bytes.Equal(pictures["light-beside.svg"], pictures["light-alone.svg"]) {
+			t.Error("both pictures are the same")
+		}
+	})
+	t.Run("the table has a lane in each condition", func(t *testing.T) {
+		for start, want := range map[string]string{
+			"| **Later, tuned** | alone |":   "| 1 ms (1 ms–1 ms) |  |",
+			"| **Later, tuned** | beside |":  "| 8 ms (8 ms–8 ms) |  |",
+			"| River, benchmark | beside | ": "| 30 s (30 s–30 s) | 300 |",
+		} {
+			if got := line(t, page, start); !strings.Contains(got, want) {
+				t.Errorf("got %s\nwant %s in it", got, want)
+			}
+		}
+	})
 }
 
 func TestFlat(t *testing.T) {
@@ -369,6 +425,21 @@ func TestLists(t *testing.T) {
 		for _, name := range names {
 			if !known[strings.TrimSuffix(name, ".md")] {
 				t.Errorf("nothing shows the note %s", name)
+			}
+		}
+	})
+	t.Run("each budget is of lanes that its race has", func(t *testing.T) {
+		for _, b := range budgets {
+			r, err := race.Find(b.race)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []*lane
+			for _, l := range r.Lanes {
+				all = append(all, &lane{contender: l.Contender, settings: l.Settings, condition: l.Condition, rounds: []data.Round{{}}})
+			}
+			if b.ours.find(all) == nil || b.over != nil && b.over.find(all) == nil {
+				t.Errorf("the race %s does not have the lanes of the budget %s", b.race, b.id)
 			}
 		}
 	})

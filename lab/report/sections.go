@@ -40,6 +40,12 @@ var sections = []section{
 	{"trickle", "Latency into an idle system", func(r *data.Race) []picture {
 		return []picture{distributions("trickle.svg", "Latency of one job at a time, 50 ms apart", r)}
 	}, latencyColumns},
+	{"light", "A light tenant beside a heavy one", func(r *data.Race) []picture {
+		return []picture{
+			distributions("light-beside.svg", "Wait of a light tenant beside another's 1 million jobs", under(r, "beside")),
+			distributions("light-alone.svg", "Wait of the same tenant, alone", under(r, "alone")),
+		}
+	}, []column{colContender, colCondition, colP50, colP90, colP99, colMissing, colRate, colNote}},
 	{"held", "While another transaction holds an old snapshot", func(r *data.Race) []picture {
 		return []picture{
 			overTime("held-rate.svg", "Throughput under a held snapshot", "jobs started per second, of 2,000 enqueued per second", "done", plot.Axis{}, r),
@@ -51,13 +57,20 @@ var sections = []section{
 		return []picture{bars("sqlite.svg", "Drain of a backlog, SQLite", r)}
 	}, []column{colContender, colRate, colClientCPU, colMemory, colNote}},
 	{"budgets", "What a job costs the server", nil,
-		[]column{colContender, colCondition, colRate, colCPU, colEnqueueWAL, colWAL, colMemory}},
+		[]column{colContender, colCondition, colRate, colCPU, colEnqueueWAL, colWAL, colMemory, colNote}},
 }
 
 var (
 	drainColumns   = []column{colContender, colRate, colCPU, colClientCPU, colWAL, colCommits, colMemory, colNote}
 	latencyColumns = []column{colContender, colP50, colP90, colP99, colP999, colCPU, colMissing, colNote}
 )
+
+// under is the race with the rounds of one condition.
+func under(r *data.Race, condition string) *data.Race {
+	some := *r
+	some.Rounds = slices.DeleteFunc(slices.Clone(r.Rounds), func(r data.Round) bool { return r.Condition != condition })
+	return &some
+}
 
 // numbersOfProcesses are those that the race has, in order.
 func numbersOfProcesses(r *data.Race) []float64 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +30,7 @@ var Definition = contender.Definition{
 		"defaults": "Config's zero value: as many tasks at once as there are processors; an empty queue is asked every second",
 		"bench":    "Concurrency 10, as in its README and its benchmarks; TaskCheckInterval 10 ms",
 		"high":     "Concurrency 100; TaskCheckInterval 10 ms",
+		"queues":   "as bench, with a queue for each tenant, all of the same weight (Config.Queues, its documentation's way against starving)",
 	},
 	Open: open,
 }
@@ -43,10 +43,12 @@ var configs = map[string]asynq.Config{
 	"defaults": {},
 	"bench":    {Concurrency: 10, TaskCheckInterval: checkInterval},
 	"high":     {Concurrency: 100, TaskCheckInterval: checkInterval},
+	"queues": {Concurrency: 10, TaskCheckInterval: checkInterval,
+		Queues: map[string]int{contender.Light: 1, contender.Heavy: 1}},
 }
 
 const (
-	queue    = "default" // Asynq's default queue
+	queue    = "default" // Asynq's default queue, of what has no queue of its own
 	taskType = "noop"
 	// callers is how many goroutines enqueue many tasks: Asynq has no call for more
 	// than one task. Chosen: the default pool has 10 connections per processor.
@@ -124,15 +126,19 @@ func (c *contestant) Enqueue(ctx context.Context, from, n int64) error {
 }
 
 func (c *contestant) EnqueueOne(ctx context.Context, seq int64) error {
-	payload, err := json.Marshal(contender.Payload{Seq: seq, Text: c.env.Payload})
+	payload, err := json.Marshal(c.env.Job(seq))
 	if err != nil {
 		return err
 	}
-	_, err = c.client.EnqueueContext(ctx, asynq.NewTask(taskType, payload))
+	to := queue
+	if len(c.config.Queues) > 0 && c.env.Tenant != "" {
+		to = c.env.Tenant
+	}
+	_, err = c.client.EnqueueContext(ctx, asynq.NewTask(taskType, payload), asynq.Queue(to))
 	return err
 }
 
-func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (c *contestant) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	config := c.config
 	config.LogLevel = asynq.WarnLevel // Info is what it says at start and stop
 	server := asynq.NewServer(c.option, config)
@@ -141,7 +147,7 @@ func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int
 		if err := json.Unmarshal(task.Payload(), &p); err != nil {
 			return err
 		}
-		handle(p.Seq)
+		handle(p)
 		return nil
 	}))
 	if err != nil {
@@ -155,15 +161,19 @@ func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int
 
 // Remaining counts what is not completed; completed tasks are deleted by default.
 func (c *contestant) Remaining(context.Context) (int64, error) {
-	queues, err := c.inspector.Queues()
-	if err != nil || !slices.Contains(queues, queue) {
-		return 0, err // without the queue nothing was ever enqueued
-	}
-	info, err := c.inspector.GetQueueInfo(queue)
+	queues, err := c.inspector.Queues() // those into which something was ever enqueued
 	if err != nil {
 		return 0, err
 	}
-	return int64(info.Pending + info.Active + info.Scheduled + info.Retry + info.Archived + info.Aggregating), nil
+	n := 0
+	for _, name := range queues {
+		info, err := c.inspector.GetQueueInfo(name)
+		if err != nil {
+			return 0, err
+		}
+		n += info.Pending + info.Active + info.Scheduled + info.Retry + info.Archived + info.Aggregating
+	}
+	return int64(n), nil
 }
 
 // Close drops the connections; there is nothing that an error of it could lose.

@@ -110,7 +110,7 @@ func (c *contestant) Setup(ctx context.Context) error {
 
 // message is the job with this number.
 func (c *contestant) message(seq int64) (goqite.Message, error) {
-	body, err := json.Marshal(contender.Payload{Seq: seq, Text: c.env.Payload})
+	body, err := json.Marshal(c.env.Job(seq))
 	return goqite.Message{Body: body}, err
 }
 
@@ -160,13 +160,13 @@ func (c *contestant) EnqueueOne(ctx context.Context, seq int64) error {
 	return c.queue.Send(ctx, m)
 }
 
-func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (c *contestant) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	noop := func(_ context.Context, body []byte) error {
 		var p contender.Payload
 		if err := json.Unmarshal(body, &p); err != nil {
 			return err
 		}
-		handle(p.Seq)
+		handle(p)
 		return nil
 	}
 	if !c.config.runner {

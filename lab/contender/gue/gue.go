@@ -95,7 +95,7 @@ func (c *contestant) Setup(ctx context.Context) error {
 }
 
 func (c *contestant) job(seq int64) (*gue.Job, error) {
-	args, err := json.Marshal(contender.Payload{Seq: seq, Text: c.env.Payload})
+	args, err := json.Marshal(c.env.Job(seq))
 	return &gue.Job{Type: jobType, Args: args}, err
 }
 
@@ -125,13 +125,13 @@ func (c *contestant) EnqueueOne(ctx context.Context, seq int64) error {
 	return c.client.Enqueue(ctx, job)
 }
 
-func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (c *contestant) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	noop := func(_ context.Context, job *gue.Job) error {
 		var p contender.Payload
 		if err := json.Unmarshal(job.Args, &p); err != nil {
 			return err
 		}
-		handle(p.Seq)
+		handle(p)
 		return nil
 	}
 	// Graceful: a job whose handler has run is also recorded when we stop.

@@ -39,13 +39,16 @@ func newJobs(env contender.Env, cfg worker.Config) jobs {
 	return jobs{env: env, worker: cfg}
 }
 
-func (j *jobs) args(seq int64) noop { return noop{Seq: seq, Text: j.env.Payload} }
+// request is the job with this number.
+func (j *jobs) request(seq int64) later.Request {
+	return later.Request{Args: noop(j.env.Job(seq)), Options: later.Options{Tenant: j.env.Tenant}}
+}
 
 func (j *jobs) Enqueue(ctx context.Context, from, n int64) error {
 	for end := from + n; from < end; {
 		requests := make([]later.Request, min(batch, end-from))
 		for i := range requests {
-			requests[i].Args = j.args(from)
+			requests[i] = j.request(from)
 			from++
 		}
 		if _, err := j.queue.EnqueueMany(ctx, requests); err != nil {
@@ -56,14 +59,15 @@ func (j *jobs) Enqueue(ctx context.Context, from, n int64) error {
 }
 
 func (j *jobs) EnqueueOne(ctx context.Context, seq int64) error {
-	_, err := j.queue.Enqueue(ctx, j.args(seq), later.Options{})
+	request := j.request(seq)
+	_, err := j.queue.Enqueue(ctx, request.Args, request.Options)
 	return err
 }
 
-func (j *jobs) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (j *jobs) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	handlers := later.NewHandlers()
 	later.Handle(handlers, func(_ context.Context, job *later.Job[noop]) error {
-		handle(job.Payload.Seq)
+		handle(contender.Payload(job.Payload))
 		return nil
 	})
 	w, err := worker.New(j.queue, handlers, j.worker)

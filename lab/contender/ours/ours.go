@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/later-queue/later"
 	"github.com/later-queue/later/lab/contender"
 	"github.com/later-queue/later/lab/contender/database"
 	"github.com/later-queue/later/postgres"
@@ -72,6 +73,7 @@ func (o *ours) Remaining(ctx context.Context) (n int64, err error) {
 // fills are statements that put $1 jobs into the table; $2 is the payload's text.
 // Nothing but the time and the tenant is other than in an ordinary enqueue.
 var fills = map[string]string{
+	"capped": ofTenants,
 	"ready": `
 insert into later.job (kind, payload)
 select 'lab.noop', json_build_object('seq', n, 'text', $2::text) from generate_series(1, $1::bigint) n`,
@@ -79,10 +81,17 @@ select 'lab.noop', json_build_object('seq', n, 'text', $2::text) from generate_s
 insert into later.job (kind, payload, run_at)
 select 'lab.noop', json_build_object('seq', n, 'text', $2::text), now() + interval '7 days' + n * interval '1 ms'
 from generate_series(1, $1::bigint) n`,
-	"tenants": `
+	"tenants": ofTenants,
+}
+
+const ofTenants = `
 insert into later.job (kind, payload, tenant)
 select 'lab.noop', json_build_object('seq', n, 'text', $2::text), 'tenant-' || n % 10000
-from generate_series(1, $1::bigint) n`,
+from generate_series(1, $1::bigint) n`
+
+// limits are what is set before a table is filled.
+var limits = map[string]later.Limit{
+	"capped": {MaxRunning: new(5)}, // for each tenant
 }
 
 // fillBatch is how many rows one statement of Fill makes. Chosen: seconds of work.
@@ -92,6 +101,11 @@ func (o *ours) Fill(ctx context.Context, what string, n int64) error {
 	statement := fills[what]
 	if statement == "" {
 		return fmt.Errorf("unknown kind of jobs %q", what)
+	}
+	if limit, ok := limits[what]; ok {
+		if err := o.store.SetLimit(ctx, later.Scope{Of: later.ScopeTenants}, limit, "lab"); err != nil {
+			return fmt.Errorf("fill %s: %w", what, err)
+		}
 	}
 	for n > 0 {
 		part := min(n, fillBatch)

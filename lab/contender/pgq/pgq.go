@@ -86,7 +86,7 @@ func (c *contestant) Setup(ctx context.Context) error {
 }
 
 func (c *contestant) payload(seq int64) (string, error) {
-	text, err := json.Marshal(contender.Payload{Seq: seq, Text: c.env.Payload})
+	text, err := json.Marshal(c.env.Job(seq))
 	return string(text), err
 }
 
@@ -121,7 +121,7 @@ func (c *contestant) EnqueueOne(ctx context.Context, seq int64) error {
 	return err
 }
 
-func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (c *contestant) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	ready()
 	return c.ticking(ctx, func(ctx context.Context) error {
 		for ctx.Err() == nil {
@@ -142,7 +142,7 @@ func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int
 
 // one handles one batch, if there is one. The batch is read whole: events are about
 // 300 bytes in memory, and a second's worth of them is what a tick makes.
-func (c *contestant) one(ctx context.Context, handle func(seq int64)) (bool, error) {
+func (c *contestant) one(ctx context.Context, handle func(contender.Payload)) (bool, error) {
 	var id *int64
 	if err := c.pool.QueryRow(ctx, `select pgq.next_batch($1, $2)`, queue, consumer).Scan(&id); err != nil {
 		return false, err
@@ -160,7 +160,7 @@ func (c *contestant) one(ctx context.Context, handle func(seq int64)) (bool, err
 		if err := json.Unmarshal(text, &p); err != nil {
 			return err
 		}
-		handle(p.Seq)
+		handle(p)
 		return nil
 	}); err != nil {
 		return false, err

@@ -90,7 +90,7 @@ func (c *contestant) Setup(ctx context.Context) error {
 	return err
 }
 
-func (c *contestant) args(seq int64) noop { return noop{Seq: seq, Text: c.env.Payload} }
+func (c *contestant) args(seq int64) noop { return noop(c.env.Job(seq)) }
 
 func (c *contestant) Enqueue(ctx context.Context, from, n int64) error {
 	for end := from + n; from < end; {
@@ -115,10 +115,10 @@ func (c *contestant) EnqueueOne(ctx context.Context, seq int64) error {
 // no-ops, so what is left to do is to record the last jobs.
 const stopTimeout = 30 * time.Second
 
-func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (c *contestant) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, river.WorkFunc(func(_ context.Context, job *river.Job[noop]) error {
-		handle(job.Args.Seq)
+		handle(contender.Payload(job.Args))
 		return nil
 	})); err != nil {
 		return err

@@ -93,7 +93,7 @@ func (c *contestant) Setup(ctx context.Context) error {
 	return err
 }
 
-func (c *contestant) args(seq int64) noop { return noop{Seq: seq, Text: c.env.Payload} }
+func (c *contestant) args(seq int64) noop { return noop(c.env.Job(seq)) }
 
 func (c *contestant) Enqueue(ctx context.Context, from, n int64) error {
 	for end := from + n; from < end; {
@@ -114,10 +114,10 @@ func (c *contestant) EnqueueOne(ctx context.Context, seq int64) error {
 	return err
 }
 
-func (c *contestant) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (c *contestant) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, river.WorkFunc(func(_ context.Context, job *river.Job[noop]) error {
-		handle(job.Args.Seq)
+		handle(contender.Payload(job.Args))
 		return nil
 	})); err != nil {
 		return err

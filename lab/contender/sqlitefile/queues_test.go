@@ -61,10 +61,10 @@ func drain(ctx context.Context, t *testing.T, c contender.Contender, jobs int) m
 	var mu sync.Mutex
 	seen := map[int64]int{}
 	isReady := false
-	err := c.Work(ctx, func() { isReady = true }, func(seq int64) {
+	err := c.Work(ctx, func() { isReady = true }, func(job contender.Payload) {
 		mu.Lock()
 		defer mu.Unlock()
-		seen[seq]++
+		seen[job.Seq]++
 		if len(seen) == jobs {
 			stop()
 		}

@@ -60,7 +60,7 @@ func (q *Queue) Setup(ctx context.Context) error {
 }
 
 func (q *Queue) payload(seq int64) (string, error) {
-	text, err := json.Marshal(contender.Payload{Seq: seq, Text: q.env.Payload})
+	text, err := json.Marshal(q.env.Job(seq))
 	return string(text), err
 }
 
@@ -93,7 +93,7 @@ func (q *Queue) EnqueueOne(ctx context.Context, seq int64) error {
 }
 
 // Work implements contender.Contender.
-func (q *Queue) Work(ctx context.Context, ready func(), handle func(seq int64)) error {
+func (q *Queue) Work(ctx context.Context, ready func(), handle func(contender.Payload)) error {
 	errs := make([]error, q.cfg.Clients)
 	ready()
 	var group sync.WaitGroup
@@ -105,7 +105,7 @@ func (q *Queue) Work(ctx context.Context, ready func(), handle func(seq int64)) 
 }
 
 // client claims, handles and completes batches until ctx ends.
-func (q *Queue) client(ctx context.Context, handle func(seq int64)) error {
+func (q *Queue) client(ctx context.Context, handle func(contender.Payload)) error {
 	conn, err := q.pool.Acquire(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -127,12 +127,13 @@ func (q *Queue) client(ctx context.Context, handle func(seq int64)) error {
 }
 
 // one does one batch and returns how many jobs it had.
-func (q *Queue) one(ctx context.Context, conn *pgxpool.Conn, handle func(seq int64)) (int, error) {
+func (q *Queue) one(ctx context.Context, conn *pgxpool.Conn, handle func(contender.Payload)) (int, error) {
 	rows, err := conn.Query(ctx, q.cfg.Claim, q.cfg.Batch)
 	if err != nil {
 		return 0, err
 	}
-	var ids, seqs []int64
+	var ids []int64
+	var jobs []contender.Payload
 	var id int64
 	var text []byte
 	if _, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
@@ -140,13 +141,13 @@ func (q *Queue) one(ctx context.Context, conn *pgxpool.Conn, handle func(seq int
 		if err := json.Unmarshal(text, &p); err != nil {
 			return err
 		}
-		ids, seqs = append(ids, id), append(seqs, p.Seq)
+		ids, jobs = append(ids, id), append(jobs, p)
 		return nil
 	}); err != nil {
 		return 0, err
 	}
-	for _, seq := range seqs {
-		handle(seq)
+	for _, job := range jobs {
+		handle(job)
 	}
 	if q.cfg.Complete != "" && len(ids) > 0 {
 		if _, err := conn.Exec(ctx, q.cfg.Complete, ids); err != nil {
