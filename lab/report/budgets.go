@@ -52,7 +52,7 @@ var budgets = []budget{
 	{"cpu-scheduled", "… with 10 million jobs scheduled for next week, against without", "budgets", spot{"ours", "tuned", "scheduled"}, &plain, serverCPU, 1.1, "×", false},
 	{"cpu-tenants", "… with 10,000 tenants, against without", "budgets", spot{"ours", "tuned", "tenants"}, &plain, serverCPU, 3, "×", false},
 	{"cpu-capped", "… with 10,000 tenants, each with a cap of 5 and 100 jobs waiting, against the floor in the same run", "budgets", capped, &floor, serverCPU, 2.5, "×", false},
-	{"rate-capped-held", "the rate that such tenants lose after ten minutes of work while another transaction holds an old snapshot, against without", "budgets", spot{"ours", "tuned", "capped, held"}, &capped, rate, 30, "%", true},
+	{"rate-capped-held", "rate that a drain with such caps loses after ten minutes of work while another transaction holds an old snapshot, against without", "budgets", spot{"ours", "tuned", "capped, held"}, &capped, rate, 30, "%", true},
 	{"light", "a light tenant's wait beside a tenant with 1 million waiting jobs, p99, against alone, ours at its defaults", "light", spot{"ours", "defaults", "beside"}, &spot{"ours", "defaults", "alone"}, p99, 5, "×", false},
 	{"light-tuned", "… ours tuned", "light", spot{"ours", "tuned", "beside"}, &spot{"ours", "tuned", "alone"}, p99, 5, "×", false},
 	{"memory", "memory of a worker process at 1,000 running jobs", "budgets", spot{"ours", "tuned", "memory"}, nil, memory, 64, "MiB", false},

@@ -192,7 +192,7 @@ func TestBudgets(t *testing.T) {
 		"| … while another transaction":      "| ≤ 1.3× | 1.50× (1.50–1.50) | **no** |",
 		"| … with 10,000 tenants, against":   "| ≤ 3× | not measured | not run |",
 		"| … with 10,000 tenants, each":      "| ≤ 2.5× | 2.60× (2.60–2.60) | **no** |",
-		"| the rate that such tenants lose":  "| ≤ 30% | 25.0% (25.0–25.0) | yes |",
+		"| rate that a drain with such caps": "| ≤ 30% | 25.0% (25.0–25.0) | yes |",
 		"| a light tenant's wait":            "| ≤ 5× | 4.00× (4.00–4.00) | yes |",
 		"| … ours tuned":                     "| ≤ 5× | 8.00× (8.00–8.00) | **no** |",
 		"**a light tenant's wait":            "ours at its defaults: ours tuned.** " + unexplained,
