@@ -87,7 +87,7 @@ func (m *limitModel) effective(scope later.Scope) later.Limit {
 }
 
 func (m *limitModel) setLimit(rt *rapid.T) {
-	scope := rapid.SampledFrom(append([]later.Scope{everyTenant}, modelScopes...)).Draw(rt, "scope")
+	scope := rapid.SampledFrom(append([]later.Scope{everyTenant, tenant("a"), modelScopes[0]}, modelScopes...)).Draw(rt, "scope")
 	var limit later.Limit
 	switch rapid.IntRange(0, 4).Draw(rt, "running") {
 	case 0, 1:
