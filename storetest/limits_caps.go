@@ -81,6 +81,30 @@ func testCaps(t *testing.T, open Open) {
 			w.claim(1)
 		})
 
+		// found. Case 125.
+		t.Run("a suspect is found behind one that is held back, of a "+way.name, func(t *testing.T) {
+			w := newWorld(t, open)
+			w.suspectFor("acme")
+			id, req := w.beside(way)
+			for range later.SuspectCrashes {
+				w.endLease(w.claimThis(id))
+			}
+			w.limit(way.set, atMost(0))
+			sweep := seek(10, true)
+			sweep.Kinds, sweep.Queues = req.Kinds, []string{queue, "other"}
+			equalSlices(t, "ids", idsOf(w.sweepWith(sweep)), []int64{id})
+		})
+
+		t.Run("a job that is being ended takes up no place, of a "+way.name, func(t *testing.T) {
+			w := newWorld(t, open)
+			w.limit(way.set, atMost(1))
+			w.expired(later.Options{Tenant: "acme"})
+			w.sweepOne(false, later.DoomExpired)
+			w.enqueueFor("acme", 2)
+			w.claim(1)
+			w.claimNone()
+		})
+
 		t.Run("what is to be ended ends though none may run, of a "+way.name, func(t *testing.T) {
 			w := newWorld(t, open)
 			w.limit(way.set, atMost(0))

@@ -98,7 +98,7 @@ func (j *limitJob) losses() int {
 var (
 	limitQueues = []string{queue, "other"}
 	limitKinds  = []string{kind, "other"}
-	modelScopes  = []later.Scope{
+	modelScopes = []later.Scope{
 		{Of: later.ScopeQueue, Name: queue}, {Of: later.ScopeQueue, Name: "other"},
 		{Of: later.ScopeKind, Name: kind}, {Of: later.ScopeKind, Name: "other"},
 		{Of: later.ScopeTenant, Name: "a"}, {Of: later.ScopeTenant, Name: "b"},
