@@ -174,29 +174,31 @@ func (w *world) enqueueBetter(priority int16) int64 {
 	return w.enqueue(later.Options{Tenant: "acme", Priority: priority})
 }
 
-// testLimitUnanswered says what becomes of the places of claims whose answer was lost.
+// testLimitUnanswered says what becomes of the places of claims whose answer was lost. A store
+// gives their jobs again, or takes them back and gives their places to better ones.
 func testLimitUnanswered(t *testing.T, open Open) {
 	for _, limit := range []struct {
-		name  string
-		limit later.Limit
+		name   string
+		limit  later.Limit
+		starts int
 	}{
-		{"a full one", atMost(2)}, {"a rate that is used up", slow(2)}, {"an order", inOrder},
+		{"a full one", atMost(2), 2}, {"a rate that is used up", slow(2), 2}, {"an order", inOrder, 1},
+		{"a full one whose rate is used up", both(atMost(2), slow(2)), 2},
 	} {
 		for _, way := range limitWays() {
-			// capped, paced.
+			// capped, paced, in order.
 			t.Run("jobs of a claim whose answer was lost are given again under "+limit.name+", of a "+way.name, func(t *testing.T) {
 				w := newWorld(t, open)
 				w.limit(way.set, limit.limit)
 				w.enqueueFor("acme", 5)
 				unseen := w.claimWith(ask(10))
 				w.claimNone()
-				w.enqueueBetter(-1)
 				for range 2 { // and that answer is lost as well
 					req := ask(10)
 					req.Unanswered = []int64{unseen[0].Lease.Token}
 					seen := w.claimWith(req)
 					if got, want := idsOf(seen), idsOf(unseen); !slices.Equal(got, want) {
-						t.Fatalf("got the jobs %v, want %v, and no other beside them", got, want)
+						t.Fatalf("got the jobs %v, want %v", got, want)
 					}
 					for i, c := range seen {
 						equal(t, "attempt", c.Attempt, unseen[i].Attempt)
@@ -207,10 +209,34 @@ func testLimitUnanswered(t *testing.T, open Open) {
 					w.claimNone()
 				}
 			})
+
+			// capped, paced, in order.
+			t.Run("with a better job than those of a lost answer no more run than may under "+limit.name+", of a "+way.name, func(t *testing.T) {
+				w := newWorld(t, open)
+				w.limit(way.set, limit.limit)
+				w.enqueueFor("acme", 5)
+				unseen := w.claimWith(ask(10))
+				better := w.enqueueBetter(-1)
+				req := ask(10)
+				req.Unanswered = []int64{unseen[0].Lease.Token}
+				seen := w.claimWith(req)
+				got, want := idsOf(seen), idsOf(unseen)
+				took := slices.Contains(got, better)
+				if took && limit.limit.Rate == (later.Rate{}) && !limit.limit.Ordered { // a place is a place
+					want = []int64{better, want[0]}
+				}
+				equalSlices(t, "ids", got, want)
+				equal(t, "leases that hold", len(w.list(later.Filter{State: later.StateRunning})), limit.starts)
+				for _, c := range seen {
+					equal(t, "attempt", c.Attempt, 1)
+					equal(t, "crashes", c.Crashes, 0)
+				}
+				w.claimNone()
+			})
 		}
 	}
 
-	t.Run("a job of a claim whose answer was lost counts until it is given again", func(t *testing.T) {
+	t.Run("a job of a claim whose answer was lost has its place until it is given again or taken back", func(t *testing.T) {
 		w := newWorld(t, open)
 		w.limit(tenant("acme"), atMost(1))
 		unseen := w.claimFor("acme", 0)
@@ -219,6 +245,9 @@ func testLimitUnanswered(t *testing.T, open Open) {
 		req.Queues[0].Queue = "elsewhere" // so it is not given again
 		req.Unanswered = []int64{unseen.Lease.Token}
 		equal(t, "jobs from elsewhere", len(w.claimWith(req)), 0)
-		w.claimNone()
+		for range 3 {
+			w.claimWith(ask(10))
+			equal(t, "leases that hold", len(w.list(later.Filter{State: later.StateRunning})), 1)
+		}
 	})
 }

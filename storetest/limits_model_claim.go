@@ -44,10 +44,27 @@ func (m *limitModel) claim(rt *rapid.T) {
 	jobs := m.claimWith(req)
 	m.asAsked(req, jobs)
 	lost := rapid.IntRange(0, 5).Draw(rt, "answer lost") == 0
+	m.takenBack(req, jobs)
 	for _, c := range jobs {
 		m.claimed(req, c)
 		m.jobs[c.ID].unseen = lost
 	}
+}
+
+// takenBack notes which jobs of claims whose answers were lost a claim did not give again, but
+// took back as if they had not been claimed.
+func (m *limitModel) takenBack(req later.ClaimRequest, jobs []*later.Claimed) {
+	given := idsOf(jobs)
+	for _, j := range m.all(func(j *limitJob) bool { return m.unanswered(req, j) && !slices.Contains(given, j.ID) }) {
+		if state := m.find(j.ID).State; state != later.StateRunning && state != later.StateLost {
+			j.lease, j.ended, j.unseen = nil, false, false
+		}
+	}
+}
+
+// unanswered reports whether a claim knows that nobody has seen the job.
+func (m *limitModel) unanswered(req later.ClaimRequest, j *limitJob) bool {
+	return j.unseen && j.lease != nil && slices.Contains(req.Unanswered, j.lease.Lease.Token)
 }
 
 // claimAll claims until nothing is left that surely can start, and then asks when to look
@@ -63,9 +80,9 @@ func (m *limitModel) claimAll(rt *rapid.T) {
 		req.Token, req.Unanswered = later.NewToken(), m.unansweredTokens()
 		jobs := m.claimWith(req)
 		m.asAsked(req, jobs)
+		m.takenBack(req, jobs)
 		for _, c := range jobs {
 			m.claimed(req, c)
-			m.jobs[c.ID].unseen = false
 		}
 		left = m.all(func(j *limitJob) bool { return m.claimable(j) && m.surelyLet(j) })
 		return len(left) == 0
@@ -98,7 +115,7 @@ func (m *limitModel) surelyHeld(j *limitJob) bool {
 // claimed notes a job that a claim gave, which must have been allowed.
 func (m *limitModel) claimed(req later.ClaimRequest, c *later.Claimed) {
 	j := m.jobs[c.ID]
-	again := j != nil && j.unseen && j.lease != nil && slices.Contains(req.Unanswered, j.lease.Lease.Token) && c.LostWorker == ""
+	again := j != nil && m.unanswered(req, j) && c.LostWorker == ""
 	switch {
 	case again && j.state == alive && !m.isPaused(j) && j.due && !j.fenced:
 		if j.ended {

@@ -93,11 +93,13 @@ func (s *limitStress) end(ctx context.Context, store later.Store, c *later.Claim
 	outcome := later.OutcomeDone
 	switch dice := rand.IntN(20); {
 	case dice == 0 && c.Crashes == 0: // so that none is a suspect
+		if _, err := store.Renew(ctx, []later.Lease{c.Lease}, short); err != nil {
+			return err
+		}
 		s.mu.Lock()
 		s.late = append(s.late, c)
 		s.mu.Unlock()
-		_, err := store.Renew(ctx, []later.Lease{c.Lease}, short)
-		return err
+		return nil
 	case dice > 0 && dice < 4:
 		outcome = []later.Outcome{later.OutcomeRetry, later.OutcomeSnoozed, later.OutcomeReleased}[dice-1]
 	}
