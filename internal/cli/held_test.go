@@ -18,6 +18,8 @@ func testShowNamesWhatHoldsBack(t *testing.T, s *shell) {
 	for range 3 {
 		s.ok("enqueue", "k", "1", "--tenant", "acme")
 	}
+	s.ok("enqueue", "early", "1", "--tenant", "acme") // dead before there is an order, it blocks nobody
+	kill(t, store, "early", later.DeadFailed, "boom")
 	shows := func(t *testing.T, id, code string, words ...string) {
 		t.Helper()
 		show := s.ok("show", id)
@@ -108,7 +110,7 @@ func testShowNamesWhatHoldsBack(t *testing.T, s *shell) {
 		if jobs := claim(t, store, "r", 2); len(jobs) != 1 {
 			t.Fatalf("claim: got %d jobs, want 1", len(jobs))
 		}
-		shows(t, "5", "rate", `but kind "r" lets 1 start in 1h, and the next one in `)
+		shows(t, "6", "rate", `but kind "r" lets 1 start in 1h, and the next one in `)
 		if out, want := s.ok("limit", "kind", "r"), "(in 1h)\n"; !strings.Contains(out, want) && !strings.Contains(out, "(in 59m") {
 			t.Errorf("got\n%s\nwant %q in it", out, want)
 		}
@@ -119,6 +121,6 @@ func testShowNamesWhatHoldsBack(t *testing.T, s *shell) {
 		if err := store.Beat(t.Context(), later.WorkerInfo{Name: "w2", Queues: []string{later.DefaultQueue}, Kinds: []string{"own"}, Tenants: []string{"acme"}, Slots: 1}); err != nil {
 			t.Fatal(err)
 		}
-		shows(t, "6", "no_tenant", `none of 1 live worker of queue "default" and kind "own" runs jobs of the tenant "zeta"`)
+		shows(t, "7", "no_tenant", `none of 1 live worker of queue "default" and kind "own" runs jobs of the tenant "zeta"`)
 	})
 }

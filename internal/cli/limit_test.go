@@ -37,6 +37,7 @@ func testLimit(t *testing.T, s *shell) {
 			{"queue mail --ordered --on-dead blocks", `queue "mail": one after the other, and none behind a dead one, 5 start in 1s (bursts of 20)`},
 			{"queue mail --on-dead go-by", `queue "mail": one after the other, 5 start in 1s (bursts of 20)`},
 			{"queue mail --rate none", `queue "mail": one after the other`},
+			{"queue mail --on-dead blocks", `queue "mail": one after the other, and none behind a dead one`},
 			{"queue mail --ordered=false --max-running 1", `queue "mail": at most 1 at once`},
 			{"queue mail --max-running none", `queue "mail": no limit`},
 			{"kind report.build --rate 2/2d", `kind "report.build": 2 start in 2d`},
