@@ -33,7 +33,8 @@ type Race struct {
 	Quick int64
 	// QuickSeconds replaces Seconds.
 	QuickSeconds int
-	// Lead is how long the workers of a light tenant's race run before it comes.
+	// Lead is how long the workers of a light tenant's race run before it comes; --quick takes
+	// a quarter of it.
 	Lead time.Duration
 	// Overhead is the most that setting up one round, filling included, may take on
 	// top of Limit and Seconds; 0 is defaultOverhead.
@@ -158,7 +159,7 @@ func (r Race) sized(o Options) Race {
 	}
 	r = r.scaled(part)
 	if o.Quick {
-		r.Rounds = 1
+		r.Rounds, r.Lead = 1, r.Lead/4
 		if r.QuickSeconds > 0 {
 			r.Seconds = r.QuickSeconds
 		}

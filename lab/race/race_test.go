@@ -162,9 +162,8 @@ func TestSoak(t *testing.T) {
 func TestLight(t *testing.T) {
 	for _, o := range []Options{{}, {Quick: true}, {Quick: true, Seconds: 5}} {
 		r := Light.sized(o)
-		perSecond := int64(time.Second / slotTime)
 		// Two seconds are what the course waits for the last jobs.
-		most := perSecond * (int64(r.Lead/time.Second) + int64(r.Seconds) + 2)
+		most := int64((r.Lead + time.Duration(r.Seconds+2)*time.Second) / slotTime)
 		for i := 0; i < len(r.Lanes); i += 2 {
 			a, b := r.Lanes[i], r.Lanes[i+1]
 			if a.Condition != alone || a.FillJobs != 0 || b.Condition != beside {
