@@ -20,7 +20,7 @@ type admission struct {
 	limits *admit.Limits
 	now    int64
 	gates  map[later.Scope]*gateState // those that were looked at; nil: nothing holds back there
-	again  map[int64]bool             // jobs of claims whose answer was lost
+	again  map[int64]bool             // jobs of claims whose answer was lost, and whether their leases hold
 	left   map[string]int             // how many more are wanted of a kind that is bounded
 	free   int                        // how many more are wanted that are under a limit
 	held   int64                      // when the first of the jobs that were met and held back may go; 0: there was none

@@ -22,12 +22,14 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if err := s.writer.do(ctx, req.Limit, c.run); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	s.unanswered.settled(c.unknown)
+	if !c.unfinished {
+		s.unanswered.settled(c.unknown)
+	}
 	queues := make([]string, len(req.Queues))
 	for i, q := range req.Queues {
 		queues[i] = q.Queue
 	}
-	s.held.note(queues, req.Kinds, c.held)
+	s.held.note(queues, req.Kinds, c.held, len(c.claimed) < req.Limit, c.limits != nil)
 	order := turns.Order{FromLowest: req.FromLowest}
 	if c.limits != nil {
 		order.Weight = c.limits.Weight
@@ -42,9 +44,10 @@ type claim struct {
 	req     later.ClaimRequest
 	unknown []int64 // tokens of claims whose answer was lost
 
-	limits  *admit.Limits
-	claimed []*later.Claimed
-	held    time.Duration // until the first that was held back may go; 0: none was
+	limits     *admit.Limits
+	claimed    []*later.Claimed
+	held       time.Duration // until the first that was held back may go; 0: none was
+	unfinished bool          // jobs of those claims have not been given again
 }
 
 // run makes the claim in a transaction.
@@ -57,15 +60,15 @@ func (c *claim) run(tx *writeTx) error {
 	if c.req.Thorough {
 		clear(c.s.dueTenants)
 	}
-	again, err := giveBack(tx, c.unknown)
-	if err != nil {
-		return err
-	}
 	gates, err := c.s.gatesOf(tx)
 	if err != nil {
 		return err
 	}
 	c.limits = gates.limits
+	again, err := giveBack(tx, c.unknown, c.limits, now)
+	if err != nil {
+		return err
+	}
 	open := gates.paused.open(later.ScopeKind, c.req.Kinds)
 	kinds, err := json.Marshal(open)
 	if err != nil {
@@ -106,6 +109,7 @@ func (c *claim) run(tx *writeTx) error {
 	if adm.held > 0 {
 		c.held = max(toDuration(adm.held-now), time.Millisecond)
 	}
+	c.unfinished = len(adm.again) > 0
 	return adm.save(tx)
 }
 
@@ -172,19 +176,25 @@ func (u *unanswered) settled(tokens []int64) {
 	}
 }
 
-// updateGivenBack takes back what claims did whose answer was lost. It reads the
-// whole table, once for each such claim.
-//
-// Parameters: tokens as JSON.
-const updateGivenBack = `
+const (
+	// selectUnanswered are the jobs of claims whose answer was lost. It reads the whole
+	// table, once for each such claim. Parameters: tokens as JSON.
+	selectUnanswered = `
+select id, queue, kind, tenant, lease_until
+from later_job
+where lease_token in (select value from json_each(?))`
+
+	// updateGivenBack takes back what such claims did. Parameters: ids as JSON.
+	updateGivenBack = `
 update later_job
 set attempt = max(min(attempt, 2147483647) - (max_attempts > 1 or crashes = 0), 0),
   lease_until = null, lease_token = null, lease_holder = null, claimed_at = null
-where lease_token in (select value from json_each(?))
-returning id`
+where id in (select value from json_each(?))`
+)
 
-// giveBack frees the jobs that are leased with one of tokens, and returns them.
-func giveBack(tx transaction, tokens []int64) (jobs map[int64]bool, err error) {
+// giveBack frees the jobs that are leased with one of tokens, but for those under a limit: these
+// it returns, because they have their places until they are given again, if their leases hold.
+func giveBack(tx transaction, tokens []int64, limits *admit.Limits, now int64) (again map[int64]bool, err error) {
 	if len(tokens) == 0 {
 		return nil, nil
 	}
@@ -192,13 +202,28 @@ func giveBack(tx transaction, tokens []int64) (jobs map[int64]bool, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := readIDs(tx, updateGivenBack, string(list))
+	rows, err := tx.query(selectUnanswered, string(list))
 	if err != nil {
 		return nil, err
 	}
-	jobs = map[int64]bool{}
-	for _, id := range ids {
-		jobs[id] = true
+	defer rows.Close()
+	again = map[int64]bool{}
+	var free []int64
+	for rows.Next() {
+		var id, until int64
+		var queue, kind, tenant string
+		if err := rows.Scan(&id, &queue, &kind, &tenant, &until); err != nil {
+			return nil, err
+		}
+		if len(limits.Over(queue, kind, tenant)) > 0 {
+			again[id] = until >= now
+		} else {
+			free = append(free, id)
+		}
 	}
-	return jobs, nil
+	if err := firstOf(rows.Err(), rows.Close()); err != nil || len(free) == 0 {
+		return again, err
+	}
+	_, err = tx.exec(updateGivenBack, jsonIDs(free))
+	return again, err
 }

@@ -41,7 +41,7 @@ type special struct {
 }
 
 // selectSpecial reads which of some jobs may be claimed. Parameters: queue, kinds as JSON,
-// names as JSON or null, now, SuspectCrashes, ids as JSON.
+// names as JSON or null, now, SuspectCrashes, ids as JSON, whether they may be leased.
 const selectSpecial = `
 select j.id, j.run_at, j.kind, j.tenant, j.priority
 from json_each(?6) wanted
@@ -50,7 +50,7 @@ where j.queue = ?1
   and j.kind in (select value from json_each(?2))
   and (?3 is null or j.tenant in (select cast(unhex(value) as text) from json_each(?3)))
   and j.run_at <= ?4
-  and ` + isClaimable + `
+  and (` + isClaimable + ` or ?7 and j.cancel_at is null and (j.expires_at is null or j.expires_at > ?4))
   and not exists (
     select 1 from later_gate g where g.scope = 'tenant' and g.name = j.tenant and g.paused_at is not null)
 order by j.priority, j.run_at, j.id`
@@ -64,14 +64,19 @@ func (d *dealing) jobs() ([]*claimedRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := slices.Collect(maps.Keys(d.adm.again))
+	var ids []int64
 	for _, kind := range d.kinds {
 		ids = d.heads(ids, d.adm.gate(later.ScopeKind, kind))
 	}
 	ids = d.heads(ids, d.adm.gate(later.ScopeQueue, d.queue))
-	if d.special, err = d.readSpecial(ids); err != nil {
+	if d.special, err = d.readSpecial(ids, false); err != nil {
 		return nil, err
 	}
+	again, err := d.readSpecial(slices.Sorted(maps.Keys(d.adm.again)), true)
+	if err != nil {
+		return nil, err
+	}
+	d.special = append(d.special, again...)
 	levels, err := d.levels()
 	if err != nil {
 		return nil, err
@@ -86,6 +91,9 @@ func (d *dealing) jobs() ([]*claimedRow, error) {
 	}
 	if len(d.given) == 0 {
 		return nil, nil
+	}
+	if err := d.giveBack(); err != nil {
+		return nil, err
 	}
 	return readClaimed(d.tx.query(selectByID, jsonIDs(d.given)))
 }
@@ -119,7 +127,23 @@ func (d *dealing) heads(ids []int64, g *gateState) []int64 {
 	return ids
 }
 
-func (d *dealing) readSpecial(ids []int64) ([]special, error) {
+// giveBack frees those of the given jobs that are leased by a claim whose answer was lost.
+func (d *dealing) giveBack() error {
+	var ids []int64
+	for _, id := range d.given {
+		if _, again := d.adm.again[id]; again {
+			ids = append(ids, id)
+			delete(d.adm.again, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := d.tx.exec(updateGivenBack, jsonIDs(ids))
+	return err
+}
+
+func (d *dealing) readSpecial(ids []int64, leased bool) ([]special, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -127,7 +151,7 @@ func (d *dealing) readSpecial(ids []int64) ([]special, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := d.tx.query(selectSpecial, d.queue, string(kinds), d.names(), d.now, later.SuspectCrashes, jsonIDs(ids))
+	rows, err := d.tx.query(selectSpecial, d.queue, string(kinds), d.names(), d.now, later.SuspectCrashes, jsonIDs(ids), leased)
 	if err != nil {
 		return nil, err
 	}
@@ -349,7 +373,7 @@ func (d *dealing) next(one *lane, share int) (candidate, bool, error) {
 		if d.isSpecial(job.id) && slices.Contains(d.given, job.id) {
 			continue
 		}
-		if job.special || d.adm.again[job.id] {
+		if job.special {
 			if d.adm.lets(job.id, d.queue, job.kind, one.tenant) {
 				return job.candidate, true, nil
 			}

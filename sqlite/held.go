@@ -7,11 +7,17 @@ import (
 	"time"
 )
 
-// heldBack remembers where the latest claims of this store met due jobs that a limit held
-// back: those who wait for them ask again at a time, and are woken when a place becomes free.
+// heldBack remembers what the latest claims of this store met that a limit held back: those who
+// wait for it ask again at a time, and are woken when a place becomes free.
 type heldBack struct {
-	mu    sync.Mutex
-	until map[heldKey]time.Time // when the first of them may go
+	mu  sync.Mutex
+	met map[heldKey]met // nil: there are no limits, as far as this store knows
+}
+
+// met is what a claim of a queue met.
+type met struct {
+	until time.Time // when the first that was held back may go; zero: none was met
+	all   bool      // the claim would have met whatever was there: it had room left
 }
 
 // heldKey is a queue that was claimed from, and for which kinds.
@@ -27,23 +33,34 @@ const maxHeld = 10_000
 // kindsKey is the same for the same kinds in any order.
 func kindsKey(kinds []string) string { return strings.Join(uniqueNames(kinds), ",") }
 
-// note remembers how long jobs are held back at least that a claim has met; 0: it met none.
-func (h *heldBack) note(queues, kinds []string, wait time.Duration) {
+// note remembers what a claim met: how long jobs are held back at least, 0 if none are, and
+// whether it had room left. limited is whether there are limits.
+func (h *heldBack) note(queues, kinds []string, wait time.Duration, room, limited bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if wait == 0 && len(h.until) == 0 {
+	if !limited {
+		h.met = nil
 		return
 	}
-	if h.until == nil || len(h.until) > maxHeld {
-		h.until = map[heldKey]time.Time{}
+	if h.met == nil || len(h.met) > maxHeld {
+		h.met = map[heldKey]met{}
 	}
-	key, until := heldKey{kinds: kindsKey(kinds)}, time.Now().Add(wait)
+	one := met{all: room}
+	if wait > 0 {
+		one.until = time.Now().Add(wait)
+	}
+	key := heldKey{kinds: kindsKey(kinds)}
 	for _, key.queue = range queues {
-		if wait == 0 {
-			delete(h.until, key)
-		} else {
-			h.until[key] = until
-		}
+		h.met[key] = one
+	}
+}
+
+// limits notes that there are limits.
+func (h *heldBack) limits() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.met == nil {
+		h.met = map[heldKey]met{}
 	}
 }
 
@@ -52,13 +69,13 @@ func (h *heldBack) note(queues, kinds []string, wait time.Duration) {
 func (h *heldBack) next(queues, kinds []string) (in time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.until) == 0 {
+	if len(h.met) == 0 {
 		return 0, false
 	}
 	key := heldKey{kinds: kindsKey(kinds)}
 	for _, key.queue = range queues {
-		if until, held := h.until[key]; held {
-			if wait := max(time.Until(until), 0); !ok || wait < in {
+		if one := h.met[key]; !one.until.IsZero() {
+			if wait := max(time.Until(one.until), 0); !ok || wait < in {
 				in, ok = wait, true
 			}
 		}
@@ -66,16 +83,21 @@ func (h *heldBack) next(queues, kinds []string) (in time.Duration, ok bool) {
 	return in, ok
 }
 
-// queues are those in which jobs are held back.
+// queues are those in which jobs may be held back.
 func (h *heldBack) queues() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.until) == 0 {
+	switch {
+	case h.met == nil:
 		return nil
+	case len(h.met) == 0:
+		return []string{anyQueue}
 	}
 	var names []string
-	for key := range h.until {
-		names = append(names, key.queue)
+	for key, one := range h.met {
+		if !one.until.IsZero() || !one.all {
+			names = append(names, key.queue)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -105,6 +105,7 @@ func (s *Store) changeLimits(tx *writeTx, scope later.Scope, removes bool, chang
 	if err := change(now); err != nil {
 		return err
 	}
+	s.held.limits()
 	tx.wake(anyQueue)
 	after, err := s.gatesOf(tx)
 	if err != nil {

@@ -37,7 +37,7 @@ var hot = []hotStatement{
 	{"tenants that have become due", selectTenantsDue, []any{"default", `["work"]`, 0, 0, 0, 10}, "j USING INDEX later_job_scheduled (queue=? AND kind=? AND run_at>? AND run_at<?)"},
 	{"all tenants", selectTenantsToClaim, turnsArgs[:7], "j USING COVERING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant>?)"},
 	{"turns of tenants that are named", selectTurnsNamed, append(slices.Clone(turnsArgs), `[]`), "head USING INDEX later_job_ready (queue=? AND kind=? AND priority=? AND tenant=? AND run_at<?)"},
-	{"jobs that may start in a full scope", selectSpecial, []any{"default", `["work"]`, nil, 0, 2, `[]`}, "j USING INTEGER PRIMARY KEY"},
+	{"jobs that may start in a full scope", selectSpecial, []any{"default", `["work"]`, nil, 0, 2, `[]`, true}, "j USING INTEGER PRIMARY KEY"},
 	{"gates", selectGateStates, []any{"tenant", `[]`, 0}, "s USING PRIMARY KEY (scope=? AND name=?)"},
 	{"jobs of gates", selectGateStates, []any{"tenant", `[]`, 0}, "j USING INTEGER PRIMARY KEY"},
 	{"heads", selectHeads, []any{`[]`, 0}, "j USING INTEGER PRIMARY KEY"},

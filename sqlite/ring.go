@@ -132,8 +132,14 @@ func (r *ring) lanes(turns []turn) ([]*lane, error) {
 		g := d.adm.gate(later.ScopeTenant, t.tenant)
 		switch {
 		case d.adm.closed(g):
-			// That they can be claimed is known, but for one that is alone.
-			if slices.ContainsFunc(t.jobs, func(c candidate) bool { return !d.isSpecial(c.id) }) || r.alone {
+			any := slices.ContainsFunc(t.jobs, func(c candidate) bool { return !d.isSpecial(c.id) })
+			if r.alone && len(r.level.kinds) > 0 {
+				var err error
+				if any, err = d.hasAny(r.level); err != nil {
+					return nil, err
+				}
+			}
+			if any {
 				d.adm.note(g)
 			}
 		case r.alone:
@@ -168,7 +174,7 @@ func (r *ring) readHeads(tenants []string) error {
 		ids = d.heads(ids, d.adm.gate(later.ScopeTenant, tenant))
 	}
 	ids = slices.DeleteFunc(ids, d.isSpecial)
-	list, err := d.readSpecial(ids)
+	list, err := d.readSpecial(ids, false)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,21 @@ func TestContract(t *testing.T) {
 	})
 }
 
+// The part of the contract that is about limits.
+func TestLimitsContract(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		storetest.Limits(t, func(t *testing.T) (later.Store, func(t *testing.T) later.Store) {
+			path := tempFile(t)
+			return openStore(t, path, sqlite.Config{}), func(t *testing.T) later.Store { return openStore(t, path, sqlite.Config{}) }
+		})
+	})
+	t.Run("memory", func(t *testing.T) {
+		storetest.Limits(t, func(t *testing.T) (later.Store, func(t *testing.T) later.Store) {
+			return openStore(t, ":memory:", sqlite.Config{}), nil
+		})
+	})
+}
+
 // The part of the contract that is about the callers' transactions. It is for
 // files: in memory, an open transaction that has written makes readers wait.
 func TestTxContract(t *testing.T) {
