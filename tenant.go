@@ -37,6 +37,5 @@ type TenantCount struct {
 }
 
 // MaxTenantCount is how many jobs of a tenant are counted, in each queue, kind and priority.
-// Chosen: a person cares for the number up to there, and a page of tenants is read in less
-// than a second.
+// Chosen: a person cares for the number up to there.
 const MaxTenantCount = 1000

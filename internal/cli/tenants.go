@@ -28,7 +28,7 @@ limit or a pause of their own, and of the others that have jobs the first ones; 
 those that are named.
 
 However many jobs there are, it reads little: of each queue, kind and priority of a
-tenant it counts %d jobs at most, and 1000+ says that there are more. Jobs without a
+tenant it counts %d jobs at most, and a + says that there are more. Jobs without a
 tenant are listed as "-".`, later.MaxTenantCount),
 		Example: `  later tenants
   later tenants acme globex
@@ -57,7 +57,8 @@ tenant are listed as "-".`, later.MaxTenantCount),
 }
 
 // maxTenants bounds a page, and how many limits and pauses of tenants are looked at with their
-// counts. Chosen: a page of them is read in a second or so.
+// counts. Chosen: on Postgres, of 10,000 tenants with 3 million jobs in two queues and three kinds,
+// so many were read in 1.9 s, and 50 of them in 0.16 s.
 const maxTenants = 1000
 
 // tenantPage is which tenants are wanted.
