@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,18 +97,25 @@ func TestEveryJobEnds(t *testing.T) {
 			}
 		}), 0, 12).Draw(rt, "faults")
 		restarts := rapid.SliceOfN(rapid.SampledFrom([]string{"crash", "drain"}), 0, 2).Draw(rt, "restarts")
-		slots := rapid.IntRange(1, 8).Draw(rt, "slots")
+		bounds := bounds{
+			slots: rapid.IntRange(1, 8).Draw(rt, "slots"),
+			kind:  rapid.IntRange(0, 8).Draw(rt, "slots of the kind, 0 for no bound"),
+			all:   rapid.IntRange(1, 16).Draw(rt, "limit over all workers, from 9 on none"),
+		}
 
 		var faults []string
-		bubble(t, func(b *bed) { faults = tell(b, stories, troubles, restarts, slots) })
+		bubble(t, func(b *bed) { faults = tell(b, stories, troubles, restarts, bounds) })
 		if len(faults) > 0 {
 			rt.Fatalf("%s", strings.Join(faults, "\n"))
 		}
 	})
 }
 
+// bounds are how many jobs run at once.
+type bounds struct{ slots, kind, all int }
+
 // tell lets the stories happen and returns what went wrong.
-func tell(b *bed, stories []story, troubles []trouble, restarts []string, slots int) (faults []string) {
+func tell(b *bed, stories []story, troubles []trouble, restarts []string, bounds bounds) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	begin := time.Now()
 	during := func(ambiguous bool) func(string, any) error {
@@ -129,11 +137,27 @@ func tell(b *bed, stories []story, troubles []trouble, restarts []string, slots 
 		byID[ids[i]] = s
 	}
 	cast := &cast{b: b, byID: byID, snoozed: map[int64]bool{}, fault: fault}
-	cfg := worker.Config{Concurrency: slots, Lease: 15 * time.Second, Grace: time.Second, DrainTimeout: 3 * time.Second}
+	cfg := worker.Config{Concurrency: bounds.slots, Lease: 15 * time.Second, Grace: time.Second, DrainTimeout: 3 * time.Second}
+	if bounds.kind > 0 {
+		cfg.KindSlots = map[string]int{"task": bounds.kind}
+	}
+	if bounds.all < 9 {
+		b.limit(tasks, atMost(bounds.all))
+	}
 	start := func() *running {
 		next := b.beside()
 		next.store.set(during(false), during(true))
-		return next.run(handleEvery(500*time.Millisecond, cast.play), cfg)
+		var inProcess atomic.Int32
+		return next.run(handleEvery(500*time.Millisecond, func(ctx context.Context, j *later.Job[task]) error {
+			// Abandoned handlers included.
+			if n := int(inProcess.Add(1)); n > bounds.slots || bounds.kind > 0 && n > bounds.kind {
+				cast.mu.Lock()
+				fault("got %d handlers at once in a process, with the bounds %+v", n, bounds)
+				cast.mu.Unlock()
+			}
+			defer inProcess.Add(-1)
+			return cast.play(ctx, j)
+		}), cfg)
 	}
 	one, two := start(), start()
 	for i, how := range restarts {

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -52,6 +53,9 @@ func TestTenants(t *testing.T) {
 				h, got := ran()
 				r := b.run(h, worker.Config{Tenants: c.tenants})
 				b.sleep(time.Minute)
+				if said := b.store.called("beat")[0].arg.(later.WorkerInfo).Tenants; !reflect.DeepEqual(said, c.tenants) {
+					t.Errorf("got a beat for the tenants %q, want %q", said, c.tenants)
+				}
 				if got() != c.want {
 					t.Errorf("got %s run, want %s", got(), c.want)
 				}
