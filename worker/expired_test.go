@@ -41,7 +41,7 @@ func TestExpiry(t *testing.T) {
 			}
 			b.wantLines(3, "WARN job expired while it waited", "kind=task", "tenant=acme", "attempt=0", "expired_at=2000-01-01 00:00:01")
 			if len(told) != 3 {
-				t.Fatalf("got %d calls of OnExpired, want 3", len(told))
+				b.Fatalf("got %d calls of OnExpired, want 3", len(told))
 			}
 			for _, job := range told {
 				if !ids[job.ID] || job.Kind != "task" || job.Tenant != "acme" || string(job.Payload) != `{"n":0}` {

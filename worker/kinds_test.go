@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,7 +119,7 @@ func TestKindSlots(t *testing.T) {
 				b.sleep(100 * time.Millisecond)
 				waited = max(waited, r.Stats().Waiting)
 				if n := len(b.leased(few)); n > 3 {
-					t.Fatalf("got %d that run or wait, want at most 3", n)
+					b.Fatalf("got %d that run or wait, want at most 3", n)
 				}
 			}
 			if n := c.get(&c.most, "few"); n > 3 || n < 2 || waited < 20 {
@@ -208,6 +207,34 @@ func TestKindSlots(t *testing.T) {
 		})
 	})
 
+	t.Run("room that is made while a claim is under way is not forgotten", func(t *testing.T) {
+		// The claim was asked for none of the kind, and finds the queue empty.
+		for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
+			bubble(t, func(b *bed) {
+				hears := b.hearing()
+				b.store.hanging(func(ctx context.Context, op string, _ any) error {
+					if op == "claim" {
+						return obedient(ctx, 300*time.Millisecond)
+					}
+					return nil
+				})
+				c, h := newKindCensus(), later.NewHandlers()
+				c.handle(h, "few", time.Second)
+				c.handle(h, "other", time.Millisecond)
+				b.ofKind("few", 10, later.Options{})
+				r := b.run(h, worker.Config{KindSlots: map[string]int{"few": 1}, Poll: time.Hour})
+				b.sleep(3*time.Second + phase)
+				b.ofKind("other", 1, later.Options{})
+				hears.wake()
+				b.sleep(15 * time.Second)
+				if n := c.get(&c.started, "few"); n != 10 {
+					t.Errorf("phase %v: got %d started, want all 10", phase, n)
+				}
+				r.stopped()
+			})
+		}
+	})
+
 	t.Run("hooks keep the place of their job", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			c, h := newKindCensus(), later.NewHandlers()
@@ -244,10 +271,14 @@ func TestKindSlots(t *testing.T) {
 			for _, id := range ids {
 				b.wantOutcomes(id, "done")
 			}
-			for _, call := range b.store.called("claim") {
+			claims := b.store.called("claim")
+			for _, call := range claims {
 				if n := call.arg.(later.ClaimRequest).Limit; n > 20 {
 					t.Errorf("got a claim for %d jobs, want at most as many as may be held", n)
 				}
+			}
+			if n := claims[len(claims)-1].arg.(later.ClaimRequest).MostOfKind["task"]; n != 20 {
+				t.Errorf("got a claim for %d jobs of the kind when none is left, want 20", n)
 			}
 			r.stopped()
 		})
@@ -340,80 +371,6 @@ func TestKindSlots(t *testing.T) {
 			}
 			close(release)
 			synctest.Wait()
-		})
-	})
-}
-
-func TestKindSlotsAndSuspects(t *testing.T) {
-	t.Run("a suspect waits until its kind has room", func(t *testing.T) {
-		bubble(t, func(b *bed) {
-			c, h := newKindCensus(), later.NewHandlers()
-			c.handle(h, "few", 60*time.Second)
-			suspect := b.ofKind("few", 1, later.Options{})[0]
-			b.suspectsOf("few")
-			b.ofKind("few", 1, later.Options{})
-			r := b.run(h, worker.Config{KindSlots: map[string]int{"few": 1}, Lease: 4 * time.Second})
-			b.sleep(3 * time.Minute)
-			if most, all := c.get(&c.most, "few"), c.get(&c.started, "few"); most != 1 || all != 2 {
-				t.Errorf("got %d started and up to %d at once, want 2 one after the other", all, most)
-			}
-			b.wantOutcomes(suspect, "lost lost done")
-			r.stopped()
-		})
-	})
-
-	t.Run("one of a kind that is always busy gets the next place, and nobody waits for it longer than a sweep takes", func(t *testing.T) {
-		bubble(t, func(b *bed) {
-			c, h := newKindCensus(), later.NewHandlers()
-			c.handle(h, "few", time.Second)
-			c.handle(h, "also", time.Second)
-			c.handle(h, "other", time.Second)
-			suspects := append(b.ofKind("few", 2, later.Options{}), b.ofKind("also", 1, later.Options{})...)
-			b.suspectsOf("few")
-			b.suspectsOf("also")
-			for range 300 {
-				b.ofKind("few", 1, later.Options{})
-				b.ofKind("also", 1, later.Options{})
-				b.ofKind("other", 1, later.Options{})
-			}
-			r := b.run(h, worker.Config{Concurrency: 6, KindSlots: map[string]int{"few": 1, "also": 2}, Lease: 4 * time.Second})
-			b.sleep(60 * time.Second)
-			for _, id := range suspects {
-				b.wantOutcomes(id, "lost lost done")
-			}
-			if few, also := c.get(&c.most, "few"), c.get(&c.most, "also"); few != 1 || also != 2 {
-				t.Errorf("got up to %d and %d at once, want 1 and 2", few, also)
-			}
-			if n := c.get(&c.started, "few"); n < 59 {
-				t.Errorf("got %d started in a minute, want one a second all the time", n)
-			}
-			if n := c.get(&c.started, "also"); n < 116 {
-				t.Errorf("got %d of the other started in a minute, want two a second all the time", n)
-			}
-			// One a second, and one more for each kind.
-			if n := len(b.store.called("sweep")); n > 60*3*11/10+10 {
-				t.Errorf("got %d sweeps in a minute, want at most 3 a second", n)
-			}
-			r.stopped()
-		})
-	})
-
-	t.Run("a sweep does not ask for kinds without room", func(t *testing.T) {
-		bubble(t, func(b *bed) {
-			c, h := newKindCensus(), later.NewHandlers()
-			c.handle(h, "few", time.Minute)
-			c.handle(h, "other", time.Minute)
-			b.ofKind("few", 1, later.Options{})
-			r := b.run(h, worker.Config{KindSlots: map[string]int{"few": 1}, Lease: 4 * time.Second})
-			b.sleep(30 * time.Second)
-			sweeps := b.store.called("sweep")
-			for _, call := range sweeps[1:] {
-				req := call.arg.(later.SweepRequest)
-				if !slices.Equal(req.Kinds, []string{"other"}) || !req.Suspect {
-					t.Errorf("got a sweep for %v, suspects: %t, want the other kind only", req.Kinds, req.Suspect)
-				}
-			}
-			r.stopped()
 		})
 	})
 }

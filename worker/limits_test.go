@@ -95,7 +95,7 @@ func TestCaps(t *testing.T) {
 					Worker: "elsewhere", Token: later.NewToken(), Lease: time.Hour,
 				})
 				if err != nil || len(other) != 1 {
-					t.Fatalf("got %v and the error %v, want the other process's job", other, err)
+					b.Fatalf("got %v and the error %v, want the other process's job", other, err)
 				}
 				if heard {
 					b.hearing() // whose wake-ups do not come from there
@@ -109,7 +109,7 @@ func TestCaps(t *testing.T) {
 					t.Errorf("heard: %t: got %d statements in a minute, want two a second", heard, n)
 				}
 				if _, err := b.store.Store.Settle(b.Context(), []later.Settlement{{Lease: other[0].Lease, Outcome: later.OutcomeDone}}); err != nil {
-					t.Fatal(err)
+					b.Fatal(err)
 				}
 				freed := time.Since(g.begin)
 				b.sleep(2 * time.Second)
@@ -241,7 +241,7 @@ func TestLimitsChange(t *testing.T) {
 				t.Errorf("got %d started, want 4", len(starts))
 			}
 			if err := b.store.RemoveLimit(b.Context(), tasks); err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			b.sleep(0)
 			if starts, _ := g.of(""); len(starts) != 10 {
@@ -258,23 +258,28 @@ func TestRates(t *testing.T) {
 		heard  bool
 		within time.Duration
 	}{
-		{250 * time.Millisecond, false, 0}, {250 * time.Millisecond, true, 0}, {7 * time.Second, false, 0}, {5 * time.Millisecond, true, 0},
+		{250 * time.Millisecond, false, 0}, {250 * time.Millisecond, true, 0}, {7 * time.Second, false, 0}, {50 * time.Millisecond, true, 0}, {5 * time.Millisecond, true, 0},
 	} {
 		t.Run(fmt.Sprintf("jobs start when the rate lets them, each %v, heard: %t", c.every, c.heard), func(t *testing.T) {
 			bubble(t, func(b *bed) {
 				b.wakes = c.heard
 				b.limit(tasks, later.Limit{Rate: later.Rate{N: 1, Period: c.every}})
-				b.tasks(60, later.Options{})
 				var g gauge
-				r := b.run(g.handlers(time.Millisecond), worker.Config{})
+				h := g.handlers(time.Millisecond)
+				r := b.run(h, worker.Config{})
+				if c.heard {
+					b.sleep(10 * time.Second) // it waits, and is woken
+					g.begin = time.Now()
+				}
+				b.tasks(60, later.Options{})
 				b.sleep(41 * c.every)
 				starts, _ := g.of("")
 				if len(starts) < 40 {
-					t.Fatalf("got %d started, want 40", len(starts))
+					b.Fatalf("got %d started, want 40", len(starts))
 				}
 				for i, at := range starts[:40] {
 					if want := time.Duration(i) * c.every; at < want || at > want+c.within {
-						t.Fatalf("got start %d after %v, want it after %v: %v", i, at, want, starts)
+						b.Fatalf("got start %d after %v, want it after %v: %v", i, at, want, starts)
 					}
 				}
 				r.stopped()

@@ -124,7 +124,7 @@ func TestLowestEvery(t *testing.T) {
 			r.stopped()
 			for i, id := range low[:n-1] {
 				if b.outcomes(id) == "" {
-					t.Fatalf("the low job %d has not run, although %d have begun: they are to come in their order", i, n)
+					b.Fatalf("the low job %d has not run, although %d have begun: they are to come in their order", i, n)
 				}
 			}
 		})

@@ -226,11 +226,7 @@ func (r *run) dropKind(a *attempt) {
 		return
 	}
 	a.held = false
-	again, owed := r.kindSlots.drop(a.claimed.Kind)
-	if again {
+	if r.kindSlots.drop(a.claimed.Kind) {
 		r.shares.refresh()
-	}
-	if owed && r.suspects == 0 && !r.untilEmpty {
-		r.reserved = 1 // before another job takes the slot
 	}
 }

@@ -103,7 +103,7 @@ func TestTenants(t *testing.T) {
 			w := b.worker(h, worker.Config{Tenants: tenants})
 			tenants[0] = "bank"
 			if _, err := w.Drain(b.Context()); err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			if got() != "map[acme:1]" {
 				t.Errorf("got %s run, want acme's", got())
