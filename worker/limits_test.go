@@ -254,36 +254,39 @@ func TestLimitsChange(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	for _, c := range []struct {
-		every  time.Duration
-		heard  bool
-		within time.Duration
+		every time.Duration
+		heard bool
 	}{
-		{250 * time.Millisecond, false, 0}, {250 * time.Millisecond, true, 0}, {7 * time.Second, false, 0}, {50 * time.Millisecond, true, 0}, {5 * time.Millisecond, true, 0},
+		{250 * time.Millisecond, false}, {250 * time.Millisecond, true}, {7 * time.Second, false},
+		{50 * time.Millisecond, false}, {50 * time.Millisecond, true}, {5 * time.Millisecond, true},
 	} {
 		t.Run(fmt.Sprintf("jobs start when the rate lets them, each %v, heard: %t", c.every, c.heard), func(t *testing.T) {
-			bubble(t, func(b *bed) {
-				b.wakes = c.heard
-				b.limit(tasks, later.Limit{Rate: later.Rate{N: 1, Period: c.every}})
-				var g gauge
-				h := g.handlers(time.Millisecond)
-				r := b.run(h, worker.Config{})
-				if c.heard {
-					b.sleep(10 * time.Second) // it waits, and is woken
+			for phase := time.Duration(0); phase < 2*time.Second; phase += 300 * time.Millisecond {
+				bubble(t, func(b *bed) {
+					b.wakes = c.heard
+					b.limit(tasks, later.Limit{Rate: later.Rate{N: 1, Period: c.every}})
+					var g gauge
+					h := g.handlers(time.Millisecond)
+					r := b.run(h, worker.Config{})
+					b.sleep(10*time.Second + phase) // it waits, and is woken or polls
 					g.begin = time.Now()
-				}
-				b.tasks(60, later.Options{})
-				b.sleep(41 * c.every)
-				starts, _ := g.of("")
-				if len(starts) < 40 {
-					b.Fatalf("got %d started, want 40", len(starts))
-				}
-				for i, at := range starts[:40] {
-					if want := time.Duration(i) * c.every; at < want || at > want+c.within {
-						b.Fatalf("got start %d after %v, want it after %v: %v", i, at, want, starts)
+					b.tasks(60, later.Options{})
+					b.sleep(2*time.Second + 41*c.every)
+					starts, _ := g.of("")
+					if len(starts) < 40 {
+						b.Fatalf("got %d started, want 40", len(starts))
 					}
-				}
-				r.stopped()
-			})
+					if c.heard && starts[0] != 0 {
+						b.Errorf("got the first start after %v, want it at once", starts[0])
+					}
+					for i, at := range starts[:40] {
+						if want := starts[0] + time.Duration(i)*c.every; at != want {
+							b.Fatalf("got start %d after %v, want it after %v: %v", i, at, want, starts)
+						}
+					}
+					r.stopped()
+				})
+			}
 		})
 	}
 

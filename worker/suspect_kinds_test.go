@@ -63,8 +63,9 @@ func TestKindSlotsAndSuspects(t *testing.T) {
 				if n := len(b.store.called("sweep")); n > 60*3*11/10+10 {
 					t.Errorf("got %d sweeps in a minute, want at most 3 a second", n)
 				}
-				if n := r.Stats().Outcomes[later.OutcomeReleased]; n != 0 {
-					t.Errorf("got %d given back, want none", n)
+				// One that is claimed just when a suspect gets the last slot goes back.
+				if n := r.Stats().Outcomes[later.OutcomeReleased]; n > 3 {
+					t.Errorf("got %d given back, want one for each suspect at most", n)
 				}
 				r.stopped()
 			})
@@ -100,16 +101,18 @@ func TestKindSlotsAndSuspects(t *testing.T) {
 		}, 2},
 	} {
 		t.Run("a place that was kept for a suspect is not forgotten when the sweep "+c.what, func(t *testing.T) {
-			for took := 200 * time.Millisecond; took < 2*time.Second; took += 110 * time.Millisecond {
+			for took := 200 * time.Millisecond; took < 2*time.Second; took += 210 * time.Millisecond {
 				bubble(t, func(b *bed) {
 					c.prepare(b)
 					slowly(b)
 					census, h := newKindCensus(), later.NewHandlers()
 					census.handle(h, "few", took)
 					census.handle(h, "other", time.Hour)
-					ids := b.ofKind("few", 20, later.Options{})
-					r := b.run(h, worker.Config{KindSlots: map[string]int{"few": c.limit, "other": 2}, Poll: time.Hour, Lease: 4 * time.Second})
-					b.sleep(20 * (took + 1400*time.Millisecond))
+					ids := b.ofKind("few", 100, later.Options{})
+					r := b.run(h, worker.Config{KindSlots: map[string]int{"few": c.limit, "other": 2}, Poll: time.Hour})
+					// A claim for each, and what sweeps each 15 s keep them waiting.
+					all := 100 * (took + 100*time.Millisecond)
+					b.sleep(all + (all/(13*time.Second)+2)*1300*time.Millisecond)
 					for _, id := range ids {
 						if got := b.outcomes(id); got != "done" {
 							b.Fatalf("jobs of %v: got the outcomes %q of job %d, want all done one after the other", took, got, id)
