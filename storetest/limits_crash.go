@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -191,12 +192,10 @@ func testLimitUnanswered(t *testing.T, open Open) {
 				w := newWorld(t, open)
 				w.limit(way.set, limit.limit)
 				w.enqueueFor("acme", 5)
-				unseen := w.claimWith(ask(10))
+				unseen := w.claim(limit.starts)
 				w.claimNone()
 				for range 2 { // and that answer is lost as well
-					req := ask(10)
-					req.Unanswered = []int64{unseen[0].Lease.Token}
-					seen := w.claimWith(req)
+					seen := w.claimUnanswered(limit.starts, unseen[0].Lease.Token)
 					if got, want := idsOf(seen), idsOf(unseen); !slices.Equal(got, want) {
 						t.Fatalf("got the jobs %v, want %v", got, want)
 					}
@@ -215,11 +214,9 @@ func testLimitUnanswered(t *testing.T, open Open) {
 				w := newWorld(t, open)
 				w.limit(way.set, limit.limit)
 				w.enqueueFor("acme", 5)
-				unseen := w.claimWith(ask(10))
+				unseen := w.claim(limit.starts)
 				better := w.enqueueBetter(-1)
-				req := ask(10)
-				req.Unanswered = []int64{unseen[0].Lease.Token}
-				seen := w.claimWith(req)
+				seen := w.claimUnanswered(limit.starts, unseen[0].Lease.Token)
 				got, want := idsOf(seen), idsOf(unseen)
 				took := slices.Contains(got, better)
 				if took && limit.limit.Rate == (later.Rate{}) && !limit.limit.Ordered { // a place is a place
@@ -250,4 +247,17 @@ func testLimitUnanswered(t *testing.T, open Open) {
 			equal(t, "leases that hold", len(w.list(later.Filter{State: later.StateRunning})), 1)
 		}
 	})
+}
+
+// claimUnanswered takes n jobs, after a claim with a token whose answer was lost.
+func (w *world) claimUnanswered(n int, token int64) []*later.Claimed {
+	w.t.Helper()
+	var jobs []*later.Claimed
+	w.eventually(fmt.Sprintf("%d jobs are claimed", n), func() bool {
+		req := ask(10)
+		req.Unanswered = []int64{token}
+		jobs = append(jobs, w.claimWith(req)...)
+		return len(jobs) >= n
+	})
+	return jobs
 }

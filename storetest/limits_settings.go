@@ -75,9 +75,17 @@ func testLimitSettings(t *testing.T, open Open) {
 		n := 3
 		w.limit(tenant("acme"), later.Limit{MaxRunning: &n})
 		n = 7
-		*w.limits()[0].Limit.MaxRunning = 8
-		*w.standing(tenant("acme")).Limit.MaxRunning = 9
-		sameLimit(t, "listed", w.limits()[0].Limit, atMost(3))
+		for _, read := range []func() later.Limit{
+			func() later.Limit { return w.limits()[0].Limit },
+			func() later.Limit { return w.standing(tenant("acme")).Limit },
+		} {
+			limit := read()
+			sameLimit(t, "limit", limit, atMost(3))
+			if limit.MaxRunning != nil {
+				*limit.MaxRunning = 8
+			}
+			sameLimit(t, "limit after a change of the caller's", read(), atMost(3))
+		}
 	})
 
 	t.Run("a limit that makes no sense is refused", func(t *testing.T) {
