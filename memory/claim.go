@@ -35,7 +35,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			slices.Reverse(levels)
 		}
 		for _, l := range levels {
-			if len(c.claimed) >= full {
+			if len(c.claimed) >= full || c.enough() {
 				break
 			}
 			key := turnKey{want.Queue, kinds, l.priority}
@@ -58,6 +58,7 @@ type claim struct {
 	claimed []*later.Claimed
 	ofKind  map[string]int
 	limited int // of the jobs that were claimed, those under a limit
+	bytes   int // of their payloads
 }
 
 // offer claims j if it can be had.
@@ -84,8 +85,14 @@ func (c *claim) offer(j *job) verdict {
 	} else {
 		c.claimed = append(c.claimed, c.store.take(j, c.taking, lostForGood(j, c.now)))
 	}
+	if c.bytes += len(j.Payload); c.enough() {
+		return takenLast
+	}
 	return taken
 }
+
+// enough reports whether the claim has as many bytes as were asked for.
+func (c *claim) enough() bool { return c.req.MaxBytes > 0 && c.bytes >= c.req.MaxBytes }
 
 // wants reports whether j is of what was asked for, and not paused.
 func (c *claim) wants(j *job) bool {

@@ -132,8 +132,11 @@ func (l *level) deal(now time.Time, from turnMark, room int, weight func(tenant 
 			if begun > 0 {
 				turn, begun = min(begun, turn), 0
 			}
-			got := h.take(now, min(turn, room), offer)
-			if room -= got; got > 0 {
+			got, enough := h.take(now, min(turn, room), offer)
+			if room -= got; enough {
+				room = 0
+			}
+			if got > 0 {
 				next = turnMark{tenant: h.lane.tenant, set: true}
 				if room == 0 {
 					next.left = turn - got
@@ -160,9 +163,10 @@ type turnMark struct {
 type verdict int
 
 const (
-	passed   verdict = iota
-	taken            // by the claim
-	laneShut         // nor can any other job of its lane be taken
+	passed    verdict = iota
+	taken             // by the claim
+	takenLast         // and the claim has enough
+	laneShut          // nor can any other job of its lane be taken
 )
 
 // laneHead is how far a claim has come in a lane.
@@ -171,20 +175,23 @@ type laneHead struct {
 	next int
 }
 
-// take offers the lane's due jobs until most of them are taken.
-func (h *laneHead) take(now time.Time, most int, offer func(*job) verdict) (got int) {
+// take offers the lane's due jobs until most of them are taken, or enough is.
+func (h *laneHead) take(now time.Time, most int, offer func(*job) verdict) (got int, enough bool) {
 	for ; got < most && h.next < len(h.lane.jobs); h.next++ {
 		j := h.lane.jobs[h.next]
 		if j.RunAt.After(now) {
-			return got
+			return got, false
 		}
 		switch offer(j) {
 		case taken:
 			got++
+		case takenLast:
+			h.next++
+			return got + 1, true
 		case laneShut:
 			h.next = len(h.lane.jobs)
-			return got
+			return got, false
 		}
 	}
-	return got
+	return got, false
 }

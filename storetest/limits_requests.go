@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/later-queue/later"
@@ -158,6 +160,44 @@ func testRequests(t *testing.T, open Open) {
 		equal(t, "swept for those without a tenant", len(w.sweepWith(req)), 0)
 		req.Tenants, req.Token = []string{"zeta", "acme"}, later.NewToken()
 		equalSlices(t, "ids", idsOf(w.sweepWith(req)), []int64{id})
+	})
+
+	t.Run("an answer ends with the job whose payload reaches the bytes asked for", func(t *testing.T) {
+		w := newWorld(t, open)
+		ids := w.enqueueMany(9, raw(`"`+strings.Repeat("x", 998)+`"`), later.Options{Tenant: "acme"})
+		req := ask(20)
+		for _, c := range []struct{ bytes, want int }{{1, 1}, {1000, 1}, {1001, 2}, {2500, 3}, {0, 2}} {
+			var before []*later.JobInfo
+			for _, id := range ids {
+				before = append(before, w.find(id))
+			}
+			req.Token, req.MaxBytes = later.NewToken(), c.bytes
+			var got []int64
+			w.eventually("jobs are claimed", func() bool {
+				got = idsOf(w.claimWith(req))
+				return len(got) > 0
+			})
+			equalSlices(t, fmt.Sprintf("ids for %d bytes", c.bytes), got, ids[:min(c.want, len(ids))])
+			for i, id := range ids[len(got):] {
+				sameInfo(t, "a job that was left", w.find(id), before[len(got)+i])
+			}
+			ids = ids[len(got):]
+		}
+	})
+
+	t.Run("what an answer has no bytes for uses nothing of a limit", func(t *testing.T) {
+		w := newWorld(t, open)
+		w.limit(everyTenant, both(atMost(3), slow(3)))
+		w.enqueueMany(5, raw(`"`+strings.Repeat("x", 998)+`"`), later.Options{Tenant: "acme"})
+		req := ask(20)
+		req.MaxBytes = 1
+		for range 3 {
+			w.eventually("a job is claimed", func() bool {
+				req.Token = later.NewToken()
+				return len(w.claimWith(req)) == 1
+			})
+		}
+		w.claimNone()
 	})
 
 	for _, way := range limitWays() {
