@@ -54,8 +54,10 @@ where (s.tat_us is null or s.tat_us <= ?1)
       select 1 from later_gate g
       where g.ordered = 1 and (g.scope = s.scope and g.name = s.name or g.scope = 'tenants' and s.scope = 'tenant'))
     and exists (
-      select 1 from json_each(s.running) let_in
-      where let_in.value in (select id from later_job) or let_in.value in (select id from later_dead_job)))
+      select 1
+      from json_each(s.running) let_in
+      where exists (select 1 from later_job j where j.id = let_in.value)
+        or exists (select 1 from later_dead_job d where d.id = let_in.value)))
 limit ?2`
 
 	deleteIdleGates = `

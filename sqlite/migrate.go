@@ -168,6 +168,9 @@ var columnProbes = []string{
 	"select " + logColumns + " from later_job_log limit 0",
 	"select " + workerColumns + " from later_worker limit 0",
 	"select tenant, kind, key, ends_at, job_id from later_key_window limit 0",
+	"select scope, name, paused_at, paused_by, reason, set_at, set_by, " + limitColumns + " from later_gate limit 0",
+	"select one, version from later_gate_version limit 0",
+	"select scope, name, running, tat_us from later_gate_state limit 0",
 }
 
 // MigrateDown implements [later.Migrator].
