@@ -290,6 +290,31 @@ func TestRates(t *testing.T) {
 		})
 	}
 
+	t.Run("jobs of one kind in several queues start when its rate lets them", func(t *testing.T) {
+		for _, concurrency := range []int{2, 10} {
+			bubble(t, func(b *bed) {
+				b.wakes = true
+				b.limit(tasks, later.Limit{Rate: later.Rate{N: 1, Period: 50 * time.Millisecond}})
+				var g gauge
+				h := g.handlers(30 * time.Millisecond)
+				r := b.run(h, worker.Config{Concurrency: concurrency, Queues: []worker.Queue{{Name: "a", Share: 3}, {Name: "b"}, {Name: "c"}}})
+				b.sleep(10 * time.Second)
+				g.begin = time.Now()
+				for range 30 {
+					for _, queue := range []string{"a", "b", "c"} {
+						b.tasks(1, later.Options{Queue: queue})
+					}
+				}
+				b.sleep(5 * time.Second)
+				starts, _ := g.of("")
+				if len(starts) != 90 || starts[89] != 89*50*time.Millisecond {
+					b.Errorf("got %d starts, the last %v, want 90, one each 50 ms", len(starts), starts)
+				}
+				r.stopped()
+			})
+		}
+	})
+
 	t.Run("a worker that waits for the rate makes two statements for each start, and no more", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			b.wakes = true

@@ -54,7 +54,7 @@ type Summary struct {
 	// part of Stats with that name.
 	Refused int64
 	Unclear int64
-	// Empty says that no job was due any more. Otherwise the time was over
+	// Empty says that no job was due any more, but for what a pause or a limit holds back. Otherwise the time was over
 	// first, and more work may be waiting.
 	Empty bool
 }

@@ -20,7 +20,8 @@ func drainCommand(a *App) *cobra.Command {
 		Short: "Run jobs until none is due, and end",
 		Long: `Run jobs until none is due, and end: for cron, and for functions on a schedule. It is
 "later work --until-empty". Jobs that are put off or retried meanwhile are left to
-the next time; the command says when the first of these is due.
+the next time; the command says when the first of these is due, unless --tenant is
+given. So are jobs that a pause or a limit holds back.
 
 --budget bounds the whole: claiming ends early enough for what runs to finish, and
 what does not is stopped and given back, without an attempt being counted. The

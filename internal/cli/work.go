@@ -267,6 +267,9 @@ func (a *App) work(cmd *cobra.Command, f *workFlags) error {
 		s.watch(w)
 		if f.untilEmpty {
 			return a.drainOnce(s.ctx, w, f.budget, func(ctx context.Context) (time.Duration, bool, error) {
+				if len(cfg.Tenants) > 0 {
+					return 0, false, nil // whose job is due next the store does not say
+				}
 				return store.NextDue(ctx, queueNames(cfg), handlers.Kinds())
 			})
 		}

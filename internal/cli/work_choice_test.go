@@ -25,6 +25,7 @@ func TestWorkChoice(t *testing.T) {
 			s.ok("enqueue", "k", "1", "--tenant", tenant)
 		}
 		s.ok("enqueue", "k", "1")
+		s.ok("enqueue", "k", "1", "--tenant", "bank", "--in", "3h")
 		drain := func(flags ...string) string {
 			return drained(s, append([]string{"--exec", "k=true"}, flags...)...)
 		}
@@ -37,7 +38,7 @@ func TestWorkChoice(t *testing.T) {
 		if got, want := drain("--tenant", ""), "no job is due any more: claimed 1, done 1\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got, want := drain(), "no job is due any more: claimed 1, done 1\n"; got != want {
+		if got, want := drain(), "no job is due any more: claimed 1, done 1; the next is due in 3h\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
