@@ -158,6 +158,34 @@ func TestAhead(t *testing.T) {
 		})
 	})
 
+	t.Run("slots are filled with jobs of huge payloads by claims of some MiB", func(t *testing.T) {
+		bubble(t, func(b *bed) {
+			big := `"` + strings.Repeat("x", 6<<20) + `"`
+			for range 20 {
+				b.enqueue(raw("raw", big), later.Options{})
+			}
+			h := later.NewHandlers()
+			later.HandleRaw(h, "raw", later.HandlerConfig{}, func(ctx context.Context, _ *later.Job[json.RawMessage]) error {
+				return obedient(ctx, time.Minute)
+			})
+			r := b.run(h, worker.Config{Concurrency: 10, Poll: time.Hour, KindSlots: map[string]int{"raw": 10}})
+			b.sleep(time.Second)
+			if n := r.Stats().Running; n != 10 {
+				t.Errorf("got %d that run, want as many as there are slots", n)
+			}
+			for _, call := range b.store.called("claim") {
+				if call.got > 3 {
+					t.Errorf("got %d jobs of 6 MiB by one claim, want at most 3", call.got)
+				}
+			}
+			b.sleep(2 * time.Minute)
+			if n := r.Stats().Outcomes[later.OutcomeDone]; n != 20 {
+				t.Errorf("got %d done, want all 20", n)
+			}
+			r.stopped()
+		})
+	})
+
 	t.Run("when jobs become slow, those that wait are given back in half a second", func(t *testing.T) {
 		bubble(t, func(b *bed) {
 			release := make(chan struct{})

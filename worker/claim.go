@@ -65,7 +65,7 @@ func (r *run) claim() (got result) {
 	lowest := r.cfg.LowestEvery > 0 && r.sinceLowest >= r.cfg.LowestEvery-1
 	req := later.ClaimRequest{
 		Queues: asking.limits, Kinds: r.kinds, Worker: r.id.name, Token: later.NewToken(), Lease: r.cfg.Lease,
-		Thorough: thorough, Limit: asking.total, Free: asking.free(), MostOfKind: most, Tenants: r.cfg.Tenants, FromLowest: lowest,
+		Thorough: thorough, Limit: asking.total, MaxBytes: claimBytes, Free: asking.free(), MostOfKind: most, Tenants: r.cfg.Tenants, FromLowest: lowest,
 	}
 	// The lease counts from before the statement was sent, and so ends here
 	// never later than in the database.

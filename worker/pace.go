@@ -1,6 +1,10 @@
 package worker
 
-import "time"
+import (
+	"time"
+
+	"github.com/later-queue/later"
+)
 
 const (
 	// startWithin is how long a job that was claimed ahead of a free slot may
@@ -21,11 +25,23 @@ const (
 	// aheadBytes bounds the payloads of the jobs that wait. Chosen: a fraction
 	// of what a worker may use.
 	aheadBytes = 8 << 20
+	// claimBytes bounds the payloads of one claim's answer, whatever the average of the
+	// latest was. Chosen: above the largest payload, so that most claims never meet it.
+	claimBytes = 16 << 20
 	// giveBackAfter is how long a claimed job waits for a slot at most; then the
 	// jobs have become slow, and it goes back to where others can claim it.
 	// Chosen: above the pauses of a busy machine.
 	giveBackAfter = 500 * time.Millisecond
 )
+
+// reachesBytes reports whether a claim's answer may have ended because of its bytes.
+func reachesBytes(jobs []*later.Claimed) bool {
+	n := 0
+	for _, c := range jobs {
+		n += len(c.Payload)
+	}
+	return n >= claimBytes
+}
 
 // pace is what is known of how fast the jobs of one queue run. Jobs are claimed
 // ahead only as far as it was measured that they will start in time.

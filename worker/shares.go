@@ -306,7 +306,7 @@ func (s *shares) proven() int {
 // learn takes from the result of a claim which queues have no more work, and how big
 // their payloads are.
 func (s *shares) learn(asked asking, got []*later.Claimed) {
-	left := asked.total
+	left, ended := asked.total, reachesBytes(got)
 	// There may be more under limits than were allowed to come.
 	cut := asked.limited < asked.total && len(got) >= asked.limited
 	count := make([]int, len(s.queues))
@@ -323,8 +323,8 @@ func (s *shares) learn(asked asking, got []*later.Claimed) {
 	}
 	for _, limit := range asked.limits {
 		i, ok := s.byName[limit.Queue]
-		// With total jobs found, those that follow beyond it were not looked at.
-		certain := left > 0 || len(got) < asked.total
+		// With total jobs found, or enough bytes, those that follow were not looked at.
+		certain := !ended && (left > 0 || len(got) < asked.total)
 		left -= limit.Limit
 		if !ok {
 			continue

@@ -54,8 +54,8 @@ type Summary struct {
 	// part of Stats with that name.
 	Refused int64
 	Unclear int64
-	// Empty says that no job was due any more, but for what a pause or a limit holds back. Otherwise the time was over
-	// first, and more work may be waiting.
+	// Empty says that no job was due any more, but for what a pause or a limit
+	// holds back. Otherwise the time was over first, and more work may be waiting.
 	Empty bool
 }
 
