@@ -168,7 +168,7 @@ func TestAhead(t *testing.T) {
 			later.HandleRaw(h, "raw", later.HandlerConfig{}, func(ctx context.Context, _ *later.Job[json.RawMessage]) error {
 				return obedient(ctx, time.Minute)
 			})
-			r := b.run(h, worker.Config{Concurrency: 10, Poll: time.Hour, KindSlots: map[string]int{"raw": 10}})
+			r := b.run(h, worker.Config{Concurrency: 10, Poll: time.Hour})
 			b.sleep(time.Second)
 			if n := r.Stats().Running; n != 10 {
 				t.Errorf("got %d that run, want as many as there are slots", n)

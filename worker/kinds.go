@@ -82,10 +82,9 @@ func (k *kindSlots) answered(jobs []*later.Claimed, ok bool) (again bool) {
 	for _, c := range jobs {
 		got[c.Kind]++
 	}
-	ended := reachesBytes(jobs)
 	for kind, s := range k.kinds {
 		if ok {
-			s.more = ended || got[kind] >= s.asked
+			s.more = got[kind] >= s.asked
 		}
 		s.asked = 0
 		again = again || s.more && s.room() > 0
