@@ -17,7 +17,7 @@ func testLimitStress(t *testing.T, open OpenMore) {
 	for _, way := range limitWays() {
 		// capped. Case 118: never more than the cap, and the cap is reached.
 		t.Run("however many claim at once, the cap is reached and not passed, of a "+way.name, func(t *testing.T) {
-			const most, jobs, claimers, handles = 3, 300, 12, 3
+			const most, jobs, claimers, handles = 3, 200, 12, 3
 			w, stores := severalStores(t, open, handles)
 			w.limit(way.set, atMost(most))
 			w.enqueueFor("acme", jobs)
