@@ -29,7 +29,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	for i, q := range req.Queues {
 		queues[i] = q.Queue
 	}
-	s.held.note(queues, req.Kinds, c.held, len(c.claimed) < req.Limit, c.limits != nil)
+	s.held.note(queues, req.Kinds, c.held, c.room, c.limits != nil)
 	order := turns.Order{FromLowest: req.FromLowest}
 	if c.limits != nil {
 		order.Weight = c.limits.Weight
@@ -47,6 +47,7 @@ type claim struct {
 	limits     *admit.Limits
 	claimed    []*later.Claimed
 	held       time.Duration // until the first that was held back may go; 0: none was
+	room       bool          // more would have been claimed
 	unfinished bool          // jobs of those claims have not been given again
 }
 
@@ -75,14 +76,15 @@ func (c *claim) run(tx *writeTx) error {
 		return err
 	}
 	adm := admissionOf(tx, c.limits, now, c.req, again)
+	budget := newBudget(c.req.MaxBytes)
 	taking := taking{now: now, worker: c.req.Worker, token: c.req.Token, until: after(now, c.req.Lease)}
 	for _, q := range c.req.Queues {
 		limit := min(q.Limit, c.req.Limit-len(c.claimed))
-		if limit <= 0 || slices.Contains(gates.paused[later.ScopeQueue], q.Queue) {
+		if limit <= 0 || budget.spent() || slices.Contains(gates.paused[later.ScopeQueue], q.Queue) {
 			continue
 		}
 		if !c.concerned(q.Queue, open) {
-			rows, err := c.s.claimable(tx, q.Queue, string(kinds), gates.paused[later.ScopeTenant], c.req.FromLowest, limit, now)
+			rows, err := c.s.claimable(tx, q.Queue, string(kinds), gates.paused[later.ScopeTenant], c.req.FromLowest, limit, budget, now)
 			if err != nil {
 				return err
 			}
@@ -93,7 +95,7 @@ func (c *claim) run(tx *writeTx) error {
 		}
 		d := &dealing{
 			s: c.s, tx: tx, adm: adm, queue: q.Queue, key: string(kinds), kinds: uniqueNames(open), tenants: c.req.Tenants,
-			paused: gates.paused[later.ScopeTenant], fromLowest: c.req.FromLowest, limit: limit, now: now,
+			paused: gates.paused[later.ScopeTenant], fromLowest: c.req.FromLowest, limit: limit, budget: budget, now: now,
 		}
 		rows, err := d.jobs()
 		if err != nil {
@@ -110,6 +112,7 @@ func (c *claim) run(tx *writeTx) error {
 		c.held = max(toDuration(adm.held-now), time.Millisecond)
 	}
 	c.unfinished = len(adm.again) > 0
+	c.room = len(c.claimed) < c.req.Limit && !budget.spent()
 	return adm.save(tx)
 }
 

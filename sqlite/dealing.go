@@ -24,6 +24,7 @@ type dealing struct {
 	paused     []string // tenants
 	fromLowest bool
 	limit      int
+	budget     *budget
 	now        int64
 
 	special []special
@@ -43,7 +44,7 @@ type special struct {
 // selectSpecial reads which of some jobs may be claimed. Parameters: queue, kinds as JSON,
 // names as JSON or null, now, SuspectCrashes, ids as JSON, whether they may be leased.
 const selectSpecial = `
-select j.id, j.run_at, j.kind, j.tenant, j.priority
+select j.id, j.run_at, j.kind, octet_length(j.payload), j.tenant, j.priority
 from json_each(?6) wanted
 cross join later_job j on j.id = wanted.value
 where j.queue = ?1
@@ -95,11 +96,11 @@ func (d *dealing) jobs() ([]*claimedRow, error) {
 	if err := d.giveBack(); err != nil {
 		return nil, err
 	}
-	return readClaimed(d.tx.query(selectByID, jsonIDs(d.given)))
+	return readByID(d.tx, d.given)
 }
 
 // room reports whether more jobs are wanted.
-func (d *dealing) room() bool { return len(d.given) < d.limit }
+func (d *dealing) room() bool { return len(d.given) < d.limit && !d.budget.spent() }
 
 // names are tenants as statements want them; nil for all.
 func (d *dealing) names() any {
@@ -168,7 +169,7 @@ func (d *dealing) readSpecial(ids []int64, leased bool) ([]special, error) {
 	var list []special
 	for rows.Next() {
 		var one special
-		if err := rows.Scan(&one.id, &one.runAt, &one.kind, &one.tenant, &one.priority); err != nil {
+		if err := rows.Scan(&one.id, &one.runAt, &one.kind, &one.bytes, &one.tenant, &one.priority); err != nil {
 			return nil, err
 		}
 		list = append(list, one)
@@ -295,6 +296,7 @@ func (d *dealing) turn(one *lane, share int) (more bool, err error) {
 			return false, nil
 		}
 		d.adm.let(job.id, d.queue, job.kind, one.tenant)
+		d.budget.spend(job.bytes)
 		d.given, d.gave = append(d.given, job.id), true
 		one.had++
 		d.last = turnMark{tenant: one.tenant, had: one.had % weight}

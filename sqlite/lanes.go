@@ -15,7 +15,7 @@ import (
 // the position, limit.
 const (
 	selectClaimable = `
-select id, run_at` + fromClaimable
+select id, run_at, octet_length(payload)` + fromClaimable
 	selectClaimableRows = `
 select ` + claimedColumns + fromClaimable
 
@@ -48,6 +48,7 @@ type candidate struct {
 	runAt int64
 	id    int64
 	kind  string // if it was read with others of its tenant
+	bytes int    // of its payload
 }
 
 func (c candidate) before(d candidate) bool {
@@ -57,22 +58,29 @@ func (c candidate) before(d candidate) bool {
 // readLane returns the first limit jobs of a level that has one tenant. Several
 // kinds are merged by the places of their jobs first, so that no large job is
 // read in vain.
-func readLane(tx transaction, l level, limit int, now int64) ([]*claimedRow, error) {
+func readLane(tx transaction, l level, limit int, budget *budget, now int64) ([]*claimedRow, error) {
 	if len(l.kinds) == 1 {
-		return readClaimed(tx.query(selectClaimableRows,
-			l.queue, l.kinds[0], l.priority, now, later.SuspectCrashes, l.tenant, int64(math.MinInt64), 0, limit))
+		rows, err := tx.query(selectClaimableRows,
+			l.queue, l.kinds[0], l.priority, now, later.SuspectCrashes, l.tenant, int64(math.MinInt64), 0, limit)
+		return readClaimed(rows, err, budget)
 	}
-	ids, err := mergeKinds(tx, l, limit, now)
+	ids, err := mergeKinds(tx, l, limit, budget, now)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	return readClaimed(tx.query(selectByID, jsonIDs(ids)))
+	return readByID(tx, ids)
+}
+
+// readByID reads jobs that a budget has been spent on already.
+func readByID(tx transaction, ids []int64) ([]*claimedRow, error) {
+	rows, err := tx.query(selectByID, jsonIDs(ids))
+	return readClaimed(rows, err, nil)
 }
 
 // mergeKinds returns the first limit jobs of a lane with several kinds. It reads
 // from each a share of what is wanted, and more where that was used up, so that
 // many kinds cost no more than one.
-func mergeKinds(tx transaction, l level, limit int, now int64) ([]int64, error) {
+func mergeKinds(tx transaction, l level, limit int, budget *budget, now int64) ([]int64, error) {
 	share := limit/len(l.kinds) + 1
 	heads := make([]kindHead, len(l.kinds))
 	for i, kind := range l.kinds {
@@ -82,7 +90,7 @@ func mergeKinds(tx transaction, l level, limit int, now int64) ([]int64, error) 
 		}
 	}
 	var ids []int64
-	for len(ids) < limit {
+	for len(ids) < limit && !budget.spent() {
 		var best *kindHead
 		for i := range heads {
 			h := &heads[i]
@@ -94,6 +102,7 @@ func mergeKinds(tx transaction, l level, limit int, now int64) ([]int64, error) 
 			break
 		}
 		ids = append(ids, best.rows[0].id)
+		budget.spend(best.rows[0].bytes)
 		best.rows = best.rows[1:]
 		if len(best.rows) == 0 && !best.ended && len(ids) < limit {
 			if err := best.read(tx, min(share, limit-len(ids)), now); err != nil {
@@ -121,7 +130,7 @@ func (h *kindHead) read(tx transaction, limit int, now int64) error {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := rows.Scan(&h.last.id, &h.last.runAt); err != nil {
+		if err := rows.Scan(&h.last.id, &h.last.runAt, &h.last.bytes); err != nil {
 			return err
 		}
 		h.rows = append(h.rows, h.last)

@@ -78,7 +78,7 @@ func readLevels(tx transaction, queue, kinds string, now int64) ([]level, error)
 // claimable returns at most limit jobs of a queue that may be claimed: by
 // priority, and of a priority as its tenants' turns come; none of tenants that are
 // paused. The caller sorts them.
-func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, fromLowest bool, limit int, now int64) ([]*claimedRow, error) {
+func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, fromLowest bool, limit int, budget *budget, now int64) ([]*claimedRow, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -91,13 +91,13 @@ func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, 
 	}
 	var list []*claimedRow
 	for _, l := range levels {
-		if len(list) >= limit {
+		if len(list) >= limit || budget.spent() {
 			break
 		}
 		if !l.shared && slices.Contains(paused, l.tenant) {
 			continue
 		}
-		more, err := s.readLevel(tx, l, kinds, limit-len(list), now)
+		more, err := s.readLevel(tx, l, kinds, limit-len(list), budget, now)
 		if err != nil {
 			return nil, err
 		}
@@ -108,12 +108,12 @@ func (s *Store) claimable(tx transaction, queue, kinds string, paused []string, 
 
 // readLevel returns at most limit jobs of a level, and moves the turn on. kinds
 // are those that the claim wants, which have turns of their own.
-func (s *Store) readLevel(tx transaction, l level, kinds string, limit int, now int64) ([]*claimedRow, error) {
+func (s *Store) readLevel(tx transaction, l level, kinds string, limit int, budget *budget, now int64) ([]*claimedRow, error) {
 	key := turnKey{l.queue, kinds, l.priority}
 	if l.shared {
-		return s.readShared(tx, l, key, limit, now)
+		return s.readShared(tx, l, key, limit, budget, now)
 	}
-	list, err := readLane(tx, l, limit, now)
+	list, err := readLane(tx, l, limit, budget, now)
 	if err == nil && len(list) > 0 {
 		s.turns.ended(key, turnMark{tenant: l.tenant})
 	}

@@ -59,7 +59,7 @@ func (d *dealing) hasAny(l level) (bool, error) {
 		if !d.wants(l.tenant) {
 			return false, nil
 		}
-		ids, err := mergeKinds(d.tx, l, 1, d.now)
+		ids, err := mergeKinds(d.tx, l, 1, nil, d.now)
 		return len(ids) > 0, err
 	}
 	kinds, err := json.Marshal(l.kinds)

@@ -173,7 +173,7 @@ insert into later_job (kind, payload) values ('work', '{}'), ('work', '{}'), ('w
 		if len(levels) != 1 || levels[0].priority != 0 || fmt.Sprint(levels[0].kinds) != "[work]" || levels[0].shared {
 			t.Errorf("levels %+v, want only priority 0 with the kind work and one tenant", levels)
 		}
-		list, err := s.claimable(tx, "default", `["work","none","work"]`, nil, false, 10, now)
+		list, err := s.claimable(tx, "default", `["work","none","work"]`, nil, false, 10, nil, now)
 		if len(list) != 3 {
 			t.Errorf("claimable %v, want 3 jobs, each once", idsOf(list))
 		}
@@ -203,7 +203,7 @@ select 'kind-' || (i * 7 % 3), i * 5 % 2, 1000 + i * 31 % 40, '{}' from n`)
 	want := queryIDs(t, s, `select id from later_job order by priority, run_at, id`)
 	for limit := 1; limit <= 310; limit += 7 {
 		err = s.writer.do(t.Context(), 1, func(tx *writeTx) error {
-			list, err := s.claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, nil, false, limit, 10_000)
+			list, err := s.claimable(tx, later.DefaultQueue, `["kind-0","kind-1","kind-2"]`, nil, false, limit, nil, 10_000)
 			got := idsOf(list)
 			if fmt.Sprint(got) != fmt.Sprint(want[:min(limit, len(want))]) {
 				t.Errorf("limit %d: got %v", limit, got)

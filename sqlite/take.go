@@ -82,18 +82,20 @@ type claimedRow struct {
 // and lease it.
 func (r *claimedRow) plain() bool { return !r.leaseUntil.Valid && r.crashes == 0 }
 
-func readClaimed(rows *sql.Rows, err error) ([]*claimedRow, error) {
+// readClaimed reads jobs as far as budget allows.
+func readClaimed(rows *sql.Rows, err error, budget *budget) ([]*claimedRow, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var list []*claimedRow
-	for rows.Next() {
+	for !budget.spent() && rows.Next() {
 		r := &claimedRow{}
 		if err := rows.Scan(append(r.targets(), &r.leaseUntil)...); err != nil {
 			return nil, err
 		}
 		list = append(list, r)
+		budget.spend(len(r.record.Payload))
 	}
 	return list, rows.Err()
 }

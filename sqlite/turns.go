@@ -109,7 +109,7 @@ lane (tenant) as (
 	// most share of each kind, and ends when it has seen as many tenants as are
 	// wanted that have any.
 	turnsOfLanes = `
-select turn.tenant, j.id, j.run_at, j.kind
+select turn.tenant, j.id, j.run_at, j.kind, octet_length(j.payload)
 from (
   select lane.tenant
   from lane
@@ -163,7 +163,7 @@ type turn struct {
 // claim ended. How many of each that takes is known when it is known how many
 // tenants there are and what they have, so it may read the places of the jobs
 // several times, each time of at least twice as many of each tenant.
-func (s *Store) readShared(tx transaction, l level, key turnKey, limit int, now int64) ([]*claimedRow, error) {
+func (s *Store) readShared(tx transaction, l level, key turnKey, limit int, budget *budget, now int64) ([]*claimedRow, error) {
 	kinds, err := json.Marshal(l.kinds)
 	if err != nil {
 		return nil, err
@@ -178,14 +178,15 @@ func (s *Store) readShared(tx transaction, l level, key turnKey, limit int, now 
 		if err != nil {
 			return nil, err
 		}
-		ids, last := deal(turns, limit)
+		left := budget.copy()
+		ids, last := deal(turns, limit, left)
 		more := 0
 		for _, t := range turns {
 			if t.more {
 				more++
 			}
 		}
-		if missing := limit - len(ids); missing > 0 && more > 0 {
+		if missing := limit - len(ids); missing > 0 && more > 0 && !left.spent() {
 			share = max(2*share, share+(missing+more-1)/more)
 			continue
 		}
@@ -193,7 +194,8 @@ func (s *Store) readShared(tx transaction, l level, key turnKey, limit int, now 
 			return nil, nil
 		}
 		s.turns.ended(key, turnMark{tenant: last})
-		return readClaimed(tx.query(selectByID, jsonIDs(ids)))
+		budget.set(left)
+		return readByID(tx, ids)
 	}
 }
 
@@ -289,7 +291,7 @@ func readTurns(tx transaction, query string, args ...any) ([]turn, error) {
 	for rows.Next() {
 		var tenant string
 		var c candidate
-		if err := rows.Scan(&tenant, &c.id, &c.runAt, &c.kind); err != nil {
+		if err := rows.Scan(&tenant, &c.id, &c.runAt, &c.kind, &c.bytes); err != nil {
 			return nil, err
 		}
 		if n := len(turns); n == 0 || turns[n-1].tenant != tenant {
@@ -311,17 +313,18 @@ func (t *turn) cut(share int) {
 	t.jobs = t.jobs[:min(len(t.jobs), share)]
 }
 
-// deal takes one job of each tenant in turn until it has limit, or all. last is
-// the tenant of the last one.
-func deal(turns []turn, limit int) (ids []int64, last string) {
+// deal takes one job of each tenant in turn until it has limit, or all that budget
+// allows. last is the tenant of the last one.
+func deal(turns []turn, limit int, budget *budget) (ids []int64, last string) {
 	left := slices.Clone(turns)
 	for round := 0; len(left) > 0; round++ {
 		more := left[:0]
 		for _, t := range left {
-			if len(ids) == limit {
+			if len(ids) == limit || budget.spent() {
 				return ids, last
 			}
 			ids, last = append(ids, t.jobs[round].id), t.tenant
+			budget.spend(t.jobs[round].bytes)
 			if len(t.jobs) > round+1 {
 				more = append(more, t)
 			}

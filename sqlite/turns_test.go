@@ -333,12 +333,12 @@ func TestDeal(t *testing.T) {
 	all := []int64{1, 11, 21, 2, 22, 3}
 	lasts := []string{"a", "b", "c", "a", "c", "a", "a"}
 	for limit := 1; limit <= 7; limit++ {
-		ids, last := deal(turns, limit)
+		ids, last := deal(turns, limit, nil)
 		if want := all[:min(limit, len(all))]; !slices.Equal(ids, want) || last != lasts[limit-1] {
 			t.Errorf("of %d: got %v, the last of tenant %s, want %v, of tenant %s", limit, ids, last, want, lasts[limit-1])
 		}
 	}
-	if ids, _ := deal(nil, 3); len(ids) != 0 {
+	if ids, _ := deal(nil, 3, nil); len(ids) != 0 {
 		t.Errorf("of nobody: got %v", ids)
 	}
 }
