@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,7 @@ func (p *Process) drain(ctx context.Context, c Contender, lines *lineFile) error
 			lines.add(job.Seq, time.Now())
 		}
 		if p.Handler > 0 {
-			time.Sleep(p.Handler)
+			time.Sleep(p.Handler/2 + rand.N(p.Handler))
 		}
 		done.Add(1)
 	})

@@ -70,7 +70,9 @@ type Process struct {
 	Env Env
 	In  io.Reader // its end stops drain and work
 	Out io.Writer
-	// Handler is how long each handler takes; 0 is a no-op.
+	// Handler is how long a handler takes on average; 0 is a no-op. Each takes from half of it
+	// to one and a half: with one length for all, those that begin together end together, and
+	// the slots run in step.
 	Handler time.Duration
 
 	mu sync.Mutex // of Out

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -174,6 +175,34 @@ func TestDrain(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, read) }()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
+		}
+	})
+	t.Run("handlers take from half of their time to one and a half", func(t *testing.T) {
+		p, out := process(&fake{jobs: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}}, strings.NewReader(""))
+		p.Handler = 20 * time.Millisecond
+		file := filepath.Join(t.TempDir(), "started")
+		if err := p.Run(context.Background(), "work", file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var starts []int64
+		for line := range strings.Lines(string(text)) {
+			var seq, at int64
+			if _, err := fmt.Sscan(line, &seq, &at); err != nil {
+				t.Fatal(err)
+			}
+			starts = append(starts, at)
+		}
+		for i := range len(starts) - 1 {
+			if took := starts[i+1] - starts[i]; took < 10_000 {
+				t.Errorf("a handler took %d µs, want 10 ms at least", took)
+			}
+		}
+		if len(starts) != 10 {
+			t.Errorf("got %s, want ten starts", out)
 		}
 	})
 	t.Run("work notes the start of each handler", func(t *testing.T) {

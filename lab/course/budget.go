@@ -95,7 +95,7 @@ func (t *Track) fill(ctx context.Context, r *data.Round) error {
 	return nil
 }
 
-// soakHandler is how long a handler takes while workers soak. Chosen: with 1,000 slots that
+// soakHandler is how long a handler takes on average while workers soak. Chosen: with 1,000 slots that
 // is 1,667 jobs a second, so that a million of them last for ten minutes.
 const soakHandler = 600 * time.Millisecond
 

@@ -31,7 +31,7 @@ type Launcher struct {
 	Folder string
 	// Env is what it is told.
 	Env contender.Env
-	// Handler is how long its handlers take; 0 is no time.
+	// Handler is how long its handlers take on average; 0 is no time.
 	Handler time.Duration
 	// Messages gets what the processes say to people.
 	Messages io.Writer

@@ -203,7 +203,7 @@ async function work(contender, started) {
         }
       : async job => {
           started(job);
-          await pause(length);
+          await pause(length * (0.5 + Math.random()));
           done++;
         },
   );
@@ -216,8 +216,8 @@ async function work(contender, started) {
   await session.close();
 }
 
-// handlerLength is how long each handler takes, in milliseconds: LAB_HANDLER, as Go writes
-// a duration.
+// handlerLength is how long a handler takes on average, in milliseconds: LAB_HANDLER, as Go
+// writes a duration. Each takes from half of it to one and a half, or slots would run in step.
 function handlerLength() {
   const text = process.env.LAB_HANDLER || '0ms';
   const [, number, unit] = /^([\d.]+)(ms|s)$/.exec(text) ?? [];

@@ -6,7 +6,7 @@ import (
 	"github.com/later-queue/later/lab/course"
 )
 
-// slotTime is how long one slot's handler takes: a worker with n of them has handlers of n
+// slotTime is how long one slot's handler takes on average: a worker with n of them has handlers of n
 // times this. So the slots of each lane are full at 5,000 jobs a second, whatever their number,
 // and what a light tenant waits for is its turn and not the machine. A million jobs then last
 // for more than three minutes.
@@ -20,7 +20,7 @@ var Light = Race{
 	Name: "light",
 	About: "One tenant enqueues a job every 100 ms, for 30 s: the time from the enqueue's answer to the start of the handler. " +
 		"In the condition \"beside\" another tenant has enqueued a million jobs before, and the workers have been at them for 2 s; in \"alone\" there is " +
-		"nothing else. Handlers take 0.2 ms times the number of slots, so that a worker's slots are full at 5,000 jobs a second, whatever their number, " +
+		"nothing else. Handlers take 0.2 ms times the number of slots on average, so that a worker's slots are full at 5,000 jobs a second, whatever their number, " +
 		"and the million outlasts the race. A job that was never started counts with the time until the workers were stopped.",
 	Course:       course.Light,
 	Rate:         10,

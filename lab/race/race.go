@@ -66,7 +66,7 @@ type Lane struct {
 	// Soak is how long workers work on what is filled before the round is measured; --quick
 	// and a number of seconds shorten it.
 	Soak time.Duration
-	// Handler is how long each handler takes; 0 is a no-op.
+	// Handler is how long a handler takes on average; 0 is a no-op.
 	Handler time.Duration
 	// Course replaces the race's.
 	Course course.Course

@@ -25,6 +25,9 @@ const (
 	redisStop = 20 * time.Second
 	// redisPoll is how often it is asked whether it answers, or has rewritten its log.
 	redisPoll = 10 * time.Millisecond
+	// redisAnswer is how long it may take to answer. Chosen: to drop a million tasks took
+	// longer than the client's 3 s on a busy machine.
+	redisAnswer = time.Minute
 	// redisTries is how many ports are tried: between the choice of a free port and
 	// the server's start somebody else may take it.
 	redisTries = 5
@@ -80,7 +83,7 @@ func runRedis(ctx context.Context, program, appendfsync string) (_ Server, err e
 	if err := r.run(program, args); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(r.dir))
 	}
-	r.client = redis.NewClient(&redis.Options{Addr: r.address(), MaxRetries: -1})
+	r.client = redis.NewClient(&redis.Options{Addr: r.address(), MaxRetries: -1, ReadTimeout: redisAnswer})
 	if err := r.answers(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
