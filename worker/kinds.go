@@ -106,14 +106,14 @@ func (k *kindSlots) hold(kind string) bool {
 }
 
 // drop counts a job no more. again says that there may be others of its kind, for which there
-// is room now.
-func (k *kindSlots) drop(kind string) (again bool) {
+// is room now; owed, that the room is for a suspect.
+func (k *kindSlots) drop(kind string) (again, owed bool) {
 	s := k.kinds[kind]
 	if s == nil {
-		return false
+		return false, false
 	}
 	s.held--
-	return s.more && s.room() > 0
+	return s.more && s.room() > 0, s.owed
 }
 
 // abandon counts handlers that do not return, and returns whether no kind has a place left

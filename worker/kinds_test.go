@@ -89,7 +89,8 @@ func TestKindSlots(t *testing.T) {
 			c.handle(h, "many", time.Second)
 			few := b.ofKind("few", 90, later.Options{})
 			b.ofKind("many", 200, later.Options{})
-			r := b.run(h, worker.Config{Concurrency: 10, KindSlots: map[string]int{"few": 3}})
+			// Its sweeps, one a second, cost no place.
+			r := b.run(h, worker.Config{Concurrency: 10, KindSlots: map[string]int{"few": 3}, Lease: 4 * time.Second})
 			b.sleep(30500 * time.Millisecond)
 			if n := c.get(&c.most, "few"); n != 3 {
 				t.Errorf("got up to %d at once, want 3", n)

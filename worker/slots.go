@@ -226,7 +226,13 @@ func (r *run) dropKind(a *attempt) {
 		return
 	}
 	a.held = false
-	if r.kindSlots.drop(a.claimed.Kind) {
+	again, owed := r.kindSlots.drop(a.claimed.Kind)
+	if again {
 		r.shares.refresh()
+	}
+	if owed && !r.untilEmpty {
+		// Else another kind's job might take the slot, and this kind have a
+		// place too few for as long as that runs.
+		r.reserved = 1
 	}
 }
