@@ -132,6 +132,7 @@ func testLimitWake(t *testing.T, open Open) {
 				{"a failure of one that ran", func() { w.putOff(w.claim(1)[0], later.OutcomeRetry, long) }},
 				{"a snooze of one that ran", func() { w.putOff(w.claim(1)[0], later.OutcomeSnoozed, long) }},
 				{"the end of the limit", func() { w.unlimit(way.set) }},
+				{"a pause", func() { w.pause(way.of, "") }},
 			}
 			if i > 0 { // each takes time, and for one of the ways it is enough to try all
 				acts = acts[:1]

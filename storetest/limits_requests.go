@@ -11,6 +11,7 @@ import (
 
 // testRequests is what a claim can ask for besides queues and kinds.
 func testRequests(t *testing.T, open Open) {
+	// Case 127: the other direction, and the same order within a priority.
 	t.Run("from the lowest, the worst priority comes first, and a level's jobs as ever", func(t *testing.T) {
 		w := newWorld(t, open)
 		var ids []int64

@@ -17,12 +17,13 @@ func testLimitStress(t *testing.T, open OpenMore) {
 	for _, way := range limitWays() {
 		// capped. Case 118: never more than the cap, and the cap is reached.
 		t.Run("however many claim at once, the cap is reached and not passed, of a "+way.name, func(t *testing.T) {
-			const most, jobs, claimers, handles = 3, 200, 12, 3
+			const most, jobs, claimers, handles = 3, limitStressJobs, 12, 3
 			w, stores := severalStores(t, open, handles)
 			w.limit(way.set, atMost(most))
 			w.enqueueFor("acme", jobs)
 			s := &limitStress{most: most}
 			s.left.Store(jobs)
+			s.fill.Store(true)
 			inParallel(t, claimers+1, func(ctx context.Context, n int) error {
 				if n == claimers {
 					return s.watch(ctx, w.store)
@@ -35,12 +36,15 @@ func testLimitStress(t *testing.T, open OpenMore) {
 	}
 }
 
+const limitStressJobs = 200
+
 // limitStress is a run of many workers.
 type limitStress struct {
 	most    int64
 	left    atomic.Int64 // jobs that have not ended
 	running atomic.Int64 // at most as many as run in truth: counted after a start, and until before an end
 	peak    atomic.Int64
+	fill    atomic.Bool // none ends until the cap has been reached
 	mu      sync.Mutex
 	late    []*later.Claimed // of workers that seem lost and come back
 }
@@ -51,7 +55,7 @@ func (s *limitStress) work(ctx context.Context, store later.Store) error {
 	var held []*later.Claimed
 	for s.left.Load() > 0 {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d jobs were left after %v", s.left.Load(), patience)
+			return fmt.Errorf("%d jobs were left after %v, and %d ran (want the cap to be reached: %v)", s.left.Load(), patience, s.running.Load(), s.fill.Load())
 		}
 		if err := s.comeBack(ctx, store); err != nil {
 			return err
@@ -63,7 +67,7 @@ func (s *limitStress) work(ctx context.Context, store later.Store) error {
 		if err := s.start(len(claimed)); err != nil {
 			return err
 		}
-		if held = append(held, claimed...); len(held) == 0 {
+		if held = append(held, claimed...); len(held) == 0 || s.fill.Load() {
 			continue
 		}
 		keep := rand.IntN(len(held))
@@ -81,6 +85,9 @@ func (s *limitStress) work(ctx context.Context, store later.Store) error {
 func (s *limitStress) start(n int) error {
 	running := s.running.Add(int64(n))
 	for peak := s.peak.Load(); running > peak && !s.peak.CompareAndSwap(peak, running); peak = s.peak.Load() {
+	}
+	if running == s.most {
+		s.fill.Store(false)
 	}
 	if running > s.most {
 		return fmt.Errorf("%d run at once, and at most %d may", running, s.most)
@@ -107,8 +114,8 @@ func (s *limitStress) end(ctx context.Context, store later.Store, c *later.Claim
 	if err == nil && len(refused) > 0 {
 		err = fmt.Errorf("job %d: its end was refused, although its lease holds", c.ID)
 	}
-	if outcome == later.OutcomeDone {
-		s.left.Add(-1)
+	if outcome == later.OutcomeDone && s.left.Add(-1) == limitStressJobs/2 {
+		s.fill.Store(true) // as it was at the beginning
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 // testWeights is Weight. Each test enqueues before it claims; see [Run].
 func testWeights(t *testing.T, open Open) {
-	// fair.
+	// fair. Case 124: with unequal weights.
 	t.Run("a claim of one goes on with the turn that the one before has begun", func(t *testing.T) {
 		w := newWorld(t, open)
 		w.limit(tenant("a"), later.Limit{Weight: 3})
