@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ import (
 
 // chosenJob is a job that may start although the limit may have no room.
 type chosenJob struct {
-	id    int64
-	queue string
+	id                  int64
+	queue, kind, tenant string
 }
 
 // heldGate is a limit with what is remembered of it.
@@ -33,44 +34,46 @@ type heldGate struct {
 	scope later.Scope
 	seq   int64
 	now   time.Time
-	// ended had a place until their leases ended, and unseen are leased by a claim whose answer
-	// was lost: both are remembered, and take up no place.
+	// ended had a place until their leases ended: it is theirs until somebody needs it. unseen
+	// fill a place, but a claim whose answer was lost has their leases: they may be given again.
 	ended  []int64
 	unseen []chosenJob
-	// head is the job of an ordered scope that may start next although it fills the place, if
-	// there is one.
-	head chosenJob
-	// headDue is when the head may start, if it waits; zero: it runs, or is dead.
+	// recent are those that were let in lately, if there is no cap.
+	recent []int64
+	// heads are the jobs of an ordered scope of which one may start next although it fills the
+	// place. There are several only where they ran when the order was set.
+	heads []chosenJob
+	runs  bool // one of an ordered scope does
+	// headDue is when the first head may start, if it waits; zero: it runs, or is dead.
 	headDue time.Time
 	let     bool // somebody was let in
 }
 
-// room is how many jobs may start that were not let in before.
+// room is how many jobs may start that were not let in before. One whose claim's answer was lost
+// fills its place.
 func (g *heldGate) room() int {
-	if g.Limit.Ordered && len(g.unseen) > 0 {
-		return 0
+	room := g.Room(g.now)
+	if most, capped := g.Limit.Cap(); capped {
+		room = min(room, max(most-len(g.Running)-len(g.unseen), 0))
 	}
-	return g.Room(g.now)
+	return room
 }
 
-// chosen are the jobs that may start although the gate may have no room.
+// chosen are the heads of an ordered scope, if one of them may start.
 func (g *heldGate) chosen() []chosenJob {
-	if !g.Limit.Ordered || g.head.id == 0 {
-		return g.unseen
-	}
-	if !slices.Contains(g.unseen, g.head) && !g.Lets(g.head.id, g.now) {
+	if g.runs || len(g.unseen) > 0 || len(g.heads) == 0 || !g.Lets(g.heads[0].id, g.now) {
 		return nil
 	}
-	return []chosenJob{g.head}
+	return g.heads
 }
 
-// recheck is after how long the gate is to be asked again, if it has no room.
+// recheck is after how long what the gate holds back may be let in.
 func (g *heldGate) recheck() time.Duration {
 	wait := gateRecheck
 	if next := g.Next(g.now); !next.IsZero() {
 		wait = next.Sub(g.now)
-	} else if !g.headDue.IsZero() {
-		wait = min(wait, g.headDue.Sub(g.now))
+	} else if !g.runs && !g.headDue.IsZero() {
+		wait = g.headDue.Sub(g.now)
 	}
 	return max(wait, time.Millisecond)
 }
@@ -82,16 +85,22 @@ type admission struct {
 	gates map[later.Scope]*heldGate // those whose lock it has
 }
 
+// maxRecent bounds what a rate remembers. Chosen: a claim whose answer was lost is made again at
+// once; if more have started meanwhile, its jobs are had when their leases have ended.
+const maxRecent = 500
+
 // stateArgs are the parameters of readStates.
 func stateArgs(set *gateSet, scopes []later.Scope, unanswered []int64) []any {
 	n := len(scopes)
-	ofs, names, ordered, blocks := make([]string, n), make([]string, n), make([]bool, n), make([]bool, n)
+	ofs, names := make([]string, n), make([]string, n)
+	ordered, blocks, capped := make([]bool, n), make([]bool, n), make([]bool, n)
 	for i, scope := range scopes {
 		limit := set.limits.Of(scope)
 		ofs[i], names[i] = string(scope.Of), scope.Name
 		ordered[i], blocks[i] = limit.Ordered, limit.OnDead == later.DeadBlocks
+		_, capped[i] = limit.Cap()
 	}
-	return []any{ofs, names, ordered, blocks, int32(later.SuspectCrashes), append([]int64{}, unanswered...)}
+	return []any{ofs, names, ordered, blocks, int32(later.SuspectCrashes), append([]int64{}, unanswered...), capped}
 }
 
 // stateRow is a row of readStates.
@@ -105,6 +114,9 @@ type stateRow struct {
 	RunAt  *time.Time
 	Due    *bool
 	Queue  *string
+	Kind   *string
+	Tenant *string
+	Recent []int64
 }
 
 // gatesOf puts rows of readStates together.
@@ -114,8 +126,7 @@ func gatesOf(set *gateSet, scopes []later.Scope, rows []stateRow) map[later.Scop
 		scope := scopes[r.Nr-1]
 		g := gates[scope]
 		if g == nil {
-			g = &heldGate{Gate: admit.Gate{Limit: set.limits.Of(scope), TAT: timeOrZero(r.TAT)}, scope: scope, seq: r.Seq, now: r.Now.UTC()}
-			g.Fit(g.now)
+			g = &heldGate{Gate: admit.Gate{Limit: set.limits.Of(scope), TAT: timeOrZero(r.TAT)}, scope: scope, seq: r.Seq, now: r.Now.UTC(), recent: r.Recent}
 			gates[scope] = g
 		}
 		if r.ID == nil {
@@ -123,15 +134,15 @@ func gatesOf(set *gateSet, scopes []later.Scope, rows []stateRow) map[later.Scop
 		}
 		switch stands := *r.Stands; {
 		case stands == "unseen":
-			g.unseen = append(g.unseen, chosenJob{*r.ID, *r.Queue})
-			g.head = chosenJob{*r.ID, *r.Queue}
+			g.unseen = append(g.unseen, chosenJob{*r.ID, *r.Queue, *r.Kind, *r.Tenant})
 		case g.Limit.Ordered:
 			g.Running = append(g.Running, *r.ID)
+			g.runs = g.runs || stands == "runs"
 			if *r.Due {
-				g.head = chosenJob{*r.ID, *r.Queue}
+				g.heads = append(g.heads, chosenJob{*r.ID, *r.Queue, *r.Kind, *r.Tenant})
 			}
-			if stands == "waits" {
-				g.headDue = r.RunAt.UTC()
+			if at := r.RunAt.UTC(); stands == "waits" && (g.headDue.IsZero() || at.Before(g.headDue)) {
+				g.headDue = at
 			}
 		case stands == "runs":
 			g.Running = append(g.Running, *r.ID)
@@ -218,22 +229,32 @@ func (a *admission) end(ctx context.Context) {
 	a.conn = nil
 }
 
-// fence frees the places of a gate whose leases have ended, for good.
-func (a *admission) fence(ctx context.Context, g *heldGate) error {
-	rows, err := a.conn.Query(ctx, a.store.sql(fenceEnded), g.ended)
-	if err != nil {
-		return err
-	}
-	fenced, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return err
-	}
-	for _, id := range g.ended {
-		if !slices.Contains(fenced, id) { // it has been renewed meanwhile
-			g.Running = append(g.Running, id)
+// errPlaceKept is that a job whose lease had ended has got a new one, when its place was given to
+// another one: whoever gave it begins anew.
+var errPlaceKept = errors.New("a place under a limit is kept by its lease's renewal")
+
+// fence takes their leases for good from jobs whose leases had ended, as far as their places are
+// needed for those that were let in.
+func (a *admission) fence(ctx context.Context) error {
+	for _, g := range a.gates {
+		most, capped := g.Limit.Cap()
+		needed := len(g.Running) + len(g.unseen) + len(g.ended) - most
+		if !g.let || !capped || g.Limit.Ordered || len(g.ended) == 0 || needed <= 0 {
+			continue
 		}
+		rows, err := a.conn.Query(ctx, a.store.sql(fenceEnded), g.ended, needed)
+		if err != nil {
+			return err
+		}
+		fenced, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return err
+		}
+		if len(fenced) < min(needed, len(g.ended)) {
+			return errPlaceKept
+		}
+		g.ended = slices.DeleteFunc(g.ended, func(id int64) bool { return slices.Contains(fenced, id) })
 	}
-	g.ended = nil
 	return nil
 }
 
@@ -251,9 +272,7 @@ func (a *admission) let(set *gateSet, job *later.Claimed) {
 			g.Running = append(g.Running, job.ID)
 			continue
 		}
-		if g.Limit.Ordered {
-			g.Running = nil // there is one head
-		}
+		g.recent = append(g.recent, job.ID)
 		g.ended = slices.DeleteFunc(g.ended, func(id int64) bool { return id == job.ID })
 		g.Let(g.now, job.ID)
 	}
@@ -261,6 +280,13 @@ func (a *admission) let(set *gateSet, job *later.Claimed) {
 
 // commit writes what was let in, and ends the transaction.
 func (a *admission) commit(ctx context.Context) error {
+	if err := a.fence(ctx); err != nil {
+		return err
+	}
+	return a.write(ctx)
+}
+
+func (a *admission) write(ctx context.Context) error {
 	var ofs, names, running []string
 	var seqs []int64
 	var tats []*time.Time
@@ -270,8 +296,13 @@ func (a *admission) commit(ctx context.Context) error {
 		}
 		ofs, names, seqs = append(ofs, string(g.scope.Of)), append(names, g.scope.Name), append(seqs, g.seq)
 		ids := slices.Concat(g.Running, g.ended)
+		if _, capped := g.Limit.Cap(); !capped {
+			ids = g.recent[max(len(g.recent)-maxRecent, 0):]
+		}
 		for _, job := range g.unseen {
-			ids = append(ids, job.id)
+			if !slices.Contains(ids, job.id) {
+				ids = append(ids, job.id)
+			}
 		}
 		running = append(running, arrayText(ids))
 		tats = append(tats, orNil(g.TAT))

@@ -25,11 +25,14 @@ from (
 
 	// readStates reads, of the gates that {which} selects, what they remember: a row for each
 	// job that fills a place, or one without a job. Parameters: $1 scopes, $2 names, $3 whether
-	// they are ordered, $4 whether a dead job blocks, $5 SuspectCrashes, $6 unanswered tokens.
+	// they are ordered, $4 whether a dead job blocks, $5 SuspectCrashes, $6 unanswered tokens, $7
+	// whether they are caps. The others remember who was let in lately, for claims whose answer
+	// was lost.
 	readStates = `
 with state as materialized (
-  select g.nr, g.ordered, g.blocks, s.seq, s.running, s.tat
-  from unnest($1::text[], $2::text[], $3::boolean[], $4::boolean[]) with ordinality as g (scope, name, ordered, blocks, nr)
+  select g.nr, g.ordered, g.blocks, g.capped, s.seq, s.running, s.tat
+  from unnest($1::text[], $2::text[], $3::boolean[], $4::boolean[], $7::boolean[]) with ordinality
+    as g (scope, name, ordered, blocks, capped, nr)
   left join lateral (
     select s.seq, s.running, s.tat
     from {schema}.gate_state s
@@ -39,7 +42,8 @@ with state as materialized (
   ) s on true
   where {which}
 )
-select state.nr::int, coalesce(state.seq, 0), state.tat, now(), had.id, had.stands, had.run_at, had.due, had.queue
+select state.nr::int, coalesce(state.seq, 0), state.tat, now(), had.id, had.stands, had.run_at, had.due, had.queue, had.kind, had.tenant,
+       case when not state.capped then state.running end
 from state
 left join lateral (
   select one.*
@@ -53,23 +57,24 @@ left join lateral (
           when j.lease_until >= now() then 'runs'
           else 'ended'
         end as stands,
-        j.run_at, j.run_at <= now() and ` + claimable + ` as due, j.queue::text as queue
+        j.run_at, j.run_at <= now() and ` + claimable + ` as due, j.queue::text as queue,
+        j.kind::text as kind, j.tenant::text as tenant
       from {schema}.job j
       where j.id = let.id
     )
     union all
     (
-      select d.id, 'dead', d.run_at, false, d.queue::text
+      select d.id, 'dead', d.run_at, false, d.queue::text, d.kind::text, d.tenant::text
       from {schema}.dead_job d
       where state.blocks and d.id = let.id
     )
   ) one
-  where state.ordered or one.stands not in ('waits', 'dead')
-) had on true
+  where case when state.capped then state.ordered or one.stands not in ('waits', 'dead') else one.stands = 'unseen' end
+) had on state.capped or cardinality($6::bigint[]) > 0
 order by state.nr`
 
-	// fenceEnded takes their leases from jobs whose leases have ended, so that what their workers
-	// do later counts no more. That a lease was lost is seen as before.
+	// fenceEnded takes their leases from $2 of the jobs whose leases have ended, so that what
+	// their workers do later counts no more. That a lease was lost is seen as before.
 	fenceEnded = `
 with ended as materialized (
   select j.ctid, j.id
@@ -80,6 +85,7 @@ with ended as materialized (
     where j.id = had.id and j.lease_until < now()
     for update skip locked
   ) j
+  limit $2
 ),
 fenced as (
   update {schema}.job j

@@ -21,9 +21,10 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		queues[i] = q.Queue
 	}
 	order := turns.Order{FromLowest: req.FromLowest}
-	key, bytes := kindsKey(req), &byteBudget{most: req.MaxBytes}
+	key, bytes := kindsKey(later.ClaimRequest{Kinds: req.Kinds}), &byteBudget{most: req.MaxBytes}
 	var jobs []*later.Claimed
 	var heldFor time.Duration
+	limitedJobs := 0
 	for len(req.Queues) > 0 && len(req.Kinds) > 0 && req.Limit > 0 && !bytes.full() {
 		set, err := s.gateSet(ctx)
 		if err != nil {
@@ -31,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		}
 		part, by := set.open(req), set
 		limited, cut := set.limited(part), false
-		if free := req.Free - len(jobs); limited && req.Free > 0 && free > 0 {
+		if free := req.Free - limitedJobs; limited && req.Free > 0 && free > 0 {
 			cut = free < part.Limit
 			part.Limit = min(part.Limit, free)
 		} else if limited && req.Free != 0 {
@@ -45,7 +46,9 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			return nil, err
 		}
 		for _, job := range got.jobs {
-			job.Limited = limited && len(set.limits.Over(job.Queue, job.Kind, job.Tenant)) > 0
+			if job.Limited = limited && len(set.limits.Over(job.Queue, job.Kind, job.Tenant)) > 0; job.Limited {
+				limitedJobs++
+			}
 		}
 		jobs = append(jobs, got.jobs...)
 		req = without(req, got.jobs)
@@ -62,9 +65,9 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			req.Limit = 0
 		}
 	}
-	s.holding.setNext(key, heldFor)
+	s.holding.setNext(key, queues, heldFor)
 	if len(bytes.over) > 0 {
-		if err := s.giveBack(ctx, bytes.over); err != nil {
+		if _, err := s.Settle(ctx, released(bytes.over)); err != nil {
 			return nil, err
 		}
 		jobs = slices.DeleteFunc(jobs, func(job *later.Claimed) bool { return slices.Contains(bytes.over, job.Lease) })
@@ -73,17 +76,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	return jobs, nil
 }
 
-// giveBack gives back the jobs whose payloads were too much.
-func (s *Store) giveBack(ctx context.Context, leases []later.Lease) error {
-	ends := make([]later.Settlement, len(leases))
-	for i, lease := range leases {
-		ends[i] = later.Settlement{Lease: lease, Outcome: later.OutcomeReleased}
-	}
-	_, err := s.Settle(ctx, ends)
-	return err
-}
-
-// claimed is what a part of a claim has given.
+// claimedPart is what a part of a claim has given.
 type claimedPart struct {
 	jobs    []*later.Claimed
 	latest  bool          // the gates that it went by are the latest
@@ -154,8 +147,8 @@ func (s *Store) openOnly(set *gateSet, req later.ClaimRequest) (later.ClaimReque
 	var wait time.Duration
 	closed := func(of later.ScopeOf, name string) bool {
 		scope := later.Scope{Of: of, Name: name}
-		if !set.limits.Of(scope).Holds() {
-			return false
+		if len(req.Unanswered) > 0 || !set.limits.Of(scope).Holds() {
+			return false // what nobody has seen is given again though it fills a place
 		}
 		d, closed := s.holding.isClosed(scope)
 		if closed && (wait == 0 || d < wait) {

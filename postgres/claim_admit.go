@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ func (g *gateSet) limited(req later.ClaimRequest) bool {
 		slices.ContainsFunc(req.Kinds, func(kind string) bool { return g.limits.Of(later.Scope{Of: later.ScopeKind, Name: kind}).Holds() })
 }
 
-// held notes that the claim has met a scope that lets nobody in for so long.
+// held notes that the claim has met a scope that lets nobody in for so long by itself.
 func (c *turnClaim) held(scope later.Scope, wait time.Duration) {
 	c.store.holding.close(scope, wait)
 	c.wait(wait)
@@ -42,9 +43,11 @@ func (c *turnClaim) wait(d time.Duration) {
 // taking is what a statement is to take.
 type taking struct {
 	lanes  []*turnLane
-	chosen []chosenJob    // whatever lane they are in
-	total  int            // at most
-	rooms  map[string]int // of each queue
+	chosen []chosenJob         // heads of ordered scopes, whatever lane they are in
+	unseen []chosenJob         // to be given again, whatever the limits
+	used   map[later.Scope]int // places that the chosen take
+	total  int                 // at most
+	rooms  map[string]int      // of each queue
 	// most are the bounds of kinds that are bounded.
 	most map[string]int
 }
@@ -132,7 +135,8 @@ func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 	}
 	for try := 1; ; try++ {
 		err := c.admitOnce(ctx, lanes, scopes)
-		if err == nil || !isAborted(err) || try == maxTries || !pause(ctx, retryDelay<<(try-1)) {
+		again := isAborted(err) || errors.Is(err, errPlaceKept)
+		if err == nil || !again || try == maxTries || !pause(ctx, retryDelay<<(try-1)) {
 			return err
 		}
 	}
@@ -150,10 +154,8 @@ func (c *turnClaim) admitOnce(ctx context.Context, lanes []*turnLane, scopes []l
 		}
 	}
 	t := c.plan(lanes)
-	if err := c.fit(ctx, a, t); err != nil {
-		return fmt.Errorf("claim %d jobs: %w", c.room, c.store.classify(err))
-	}
-	if len(t.chosen) == 0 && (t.total == 0 || len(t.lanes) == 0) {
+	c.fit(a, t)
+	if len(t.chosen)+len(t.unseen) == 0 && (t.total == 0 || len(t.lanes) == 0) {
 		return nil
 	}
 	return c.takeFrom(ctx, t, a)
@@ -164,7 +166,7 @@ func (c *turnClaim) open(lanes []*turnLane, gates map[later.Scope]*heldGate) (op
 	for _, l := range lanes {
 		scope := later.Scope{Of: later.ScopeTenant, Name: l.tenant}
 		g := gates[scope]
-		if g != nil && g.room() == 0 && len(g.chosen()) == 0 {
+		if g != nil && g.room() == 0 && len(g.chosen())+len(g.unseen) == 0 {
 			c.held(scope, g.recheck())
 			l.closed, l.queue.barren = true, 0
 			continue
@@ -183,14 +185,15 @@ func (c *turnClaim) dropClosed() {
 }
 
 // fit has what is to be taken fit into the limits.
-func (c *turnClaim) fit(ctx context.Context, a *admission, t *taking) error {
+func (c *turnClaim) fit(a *admission, t *taking) {
+	for _, g := range a.gates {
+		t.chosen, t.unseen = append(t.chosen, g.chosen()...), append(t.unseen, g.unseen...)
+	}
+	t.unseen = distinct(t.unseen)
+	c.choose(a, t)
 	for _, kind := range c.kinds {
 		if scope := (later.Scope{Of: later.ScopeKind, Name: kind}); c.set.limits.Of(scope).Holds() {
-			room, err := c.roomOf(ctx, a, scope, t)
-			if err != nil {
-				return err
-			}
-			t.bound(kind, room)
+			t.bound(kind, c.roomOf(a, scope, t))
 		}
 	}
 	c.narrow(t)
@@ -199,10 +202,7 @@ func (c *turnClaim) fit(ctx context.Context, a *admission, t *taking) error {
 		if !c.set.limits.Of(scope).Holds() || !slices.ContainsFunc(t.lanes, func(l *turnLane) bool { return l.queue == q }) {
 			continue
 		}
-		room, err := c.roomOf(ctx, a, scope, t)
-		if err != nil {
-			return err
-		}
+		room := c.roomOf(a, scope, t)
 		if t.rooms[q.name] = min(t.rooms[q.name], room); room == 0 {
 			q.close()
 		}
@@ -215,10 +215,7 @@ func (c *turnClaim) fit(ctx context.Context, a *admission, t *taking) error {
 		}
 		room, known := rooms[l.tenant]
 		if !known {
-			var err error
-			if room, err = c.roomOf(ctx, a, scope, t); err != nil {
-				return err
-			}
+			room = c.roomOf(a, scope, t)
 		}
 		if room == 0 {
 			l.closed = !known // else another lane of the tenant has its places
@@ -231,24 +228,47 @@ func (c *turnClaim) fit(ctx context.Context, a *admission, t *taking) error {
 	}
 	t.lanes = slices.DeleteFunc(t.lanes, func(l *turnLane) bool { return l.closed || l.asked == 0 || t.rooms[l.queue.name] == 0 })
 	c.dropClosed()
-	t.choose()
-	return nil
 }
 
-// choose keeps the chosen jobs for which there is room.
-func (t *taking) choose() {
-	slices.SortFunc(t.chosen, func(a, b chosenJob) int { return cmp.Compare(a.id, b.id) })
-	t.chosen = slices.Compact(t.chosen)
-	left := t.total
-	t.chosen = slices.DeleteFunc(t.chosen, func(job chosenJob) bool {
-		room := t.rooms[job.queue]
-		if left == 0 || room == 0 {
+// choose keeps the chosen jobs that every limit over them lets in.
+func (c *turnClaim) choose(a *admission, t *taking) {
+	t.used = map[later.Scope]int{}
+	kinds := map[string]int{}
+	t.chosen = slices.DeleteFunc(distinct(t.chosen), func(job chosenJob) bool {
+		most, bounded := c.most[job.kind]
+		if t.total == 0 || t.rooms[job.queue] == 0 || bounded && kinds[job.kind] >= most {
 			return true
 		}
-		left, t.rooms[job.queue] = left-1, room-1
+		scopes := c.set.limits.Over(job.queue, job.kind, job.tenant)
+		for _, scope := range scopes {
+			g := a.gates[scope]
+			if g == nil {
+				return true
+			}
+			room := g.room()
+			if slices.Contains(g.chosen(), job) {
+				room = 1
+			}
+			if room <= t.used[scope] {
+				return true
+			}
+		}
+		for _, scope := range scopes {
+			t.used[scope]++
+		}
+		kinds[job.kind]++
+		t.total--
+		t.rooms[job.queue]--
+		if bounded {
+			t.bound(job.kind, most-kinds[job.kind])
+		}
 		return false
 	})
-	t.total = left
+}
+
+func distinct(jobs []chosenJob) []chosenJob {
+	slices.SortFunc(jobs, func(a, b chosenJob) int { return cmp.Compare(a.id, b.id) })
+	return slices.Compact(jobs)
 }
 
 // close has no more taken of a queue by this claim.
@@ -259,25 +279,33 @@ func (q *turnQueue) close() {
 	q.lanes, q.complete = nil, true
 }
 
-// roomOf is how many jobs a limit lets in, and adds those that may start beyond that.
-func (c *turnClaim) roomOf(ctx context.Context, a *admission, scope later.Scope, t *taking) (int, error) {
+// roomOf is how many jobs a limit lets in beyond those that are chosen.
+func (c *turnClaim) roomOf(a *admission, scope later.Scope, t *taking) int {
 	g := a.gates[scope]
-	if g == nil {
-		return 0, nil
+	switch {
+	case g == nil:
+		return 0
+	case c.spent[scope]: // though time has passed meanwhile
+		c.wait(g.recheck())
+		return 0
 	}
-	most, capped := g.Limit.Cap()
-	if capped && len(g.ended) > 0 && most-len(g.Running)-len(g.ended) < t.total {
-		if err := a.fence(ctx, g); err != nil {
-			return 0, err
-		}
-	}
-	chosen := g.chosen()
-	t.chosen = append(t.chosen, chosen...)
-	room := g.room()
-	if room == 0 && len(chosen) == 0 {
+	room := max(g.room()-t.used[scope], 0)
+	if room == 0 && t.used[scope] == 0 && len(g.unseen) == 0 {
 		c.held(scope, g.recheck())
 	}
-	return room, nil
+	return room
+}
+
+// noteSpent has the claim ask no rate again that has nothing left.
+func (c *turnClaim) noteSpent(a *admission) {
+	for scope, g := range a.gates {
+		if g.let && g.Limit.Rate != (later.Rate{}) && g.room() == 0 {
+			if c.spent == nil {
+				c.spent = map[later.Scope]bool{}
+			}
+			c.spent[scope] = true
+		}
+	}
 }
 
 // noteStarted notes who fills places.

@@ -12,31 +12,82 @@ import (
 	"github.com/later-queue/later"
 )
 
-// share has the lanes of a level give so many jobs, each as many as it weighs in comparison.
+// share has the lanes of a level give so many jobs, each as many as it weighs in comparison. Where
+// there is less than a turn for each, they have their turns one after the other as far as the
+// jobs go. Where there is more, the turns go round, and the claim ends with the lane that has the
+// last of them.
 func (c *turnClaim) share(level []*turnLane, room int) {
-	all := 0
+	turns, weights := 0, 0
 	for _, l := range level {
-		l.asked = 1
-		if c.set.weighed {
-			l.asked = c.turnOf(l)
-		}
-		all += l.asked
+		l.ends, l.part, l.before, l.asked = true, 0, nil, c.turnOf(l)
+		turns += l.asked
+		weights += c.weightOf(l)
 	}
-	times, left := room/all, room%all
-	for _, l := range level {
-		more := min(l.asked, left)
+	if turns >= room {
+		return
+	}
+	times, left := (room-turns)/weights, (room-turns)%weights
+	last := len(level) - 1
+	for i, l := range level {
+		more := min(c.weightOf(l), left)
 		left -= more
-		l.asked = max(l.asked*times+more, 1)
+		l.ends = false
+		l.asked += times*c.weightOf(l) + more
+		if more > 0 {
+			last = i
+			l.part = more
+		}
 	}
+	level[last].ends = true
+	if last > 0 {
+		level[last].before = level[last-1]
+	}
+}
+
+func (c *turnClaim) weightOf(l *turnLane) int {
+	if !c.set.weighed {
+		return 1
+	}
+	return c.set.limits.Weight(l.tenant)
 }
 
 // turnOf is how many jobs a lane has in its turn, less what an earlier claim gave of it.
 func (c *turnClaim) turnOf(l *turnLane) int {
-	turn := c.set.limits.Weight(l.tenant)
-	if begun := l.queue.begun[l.priority]; begun.tenant == l.tenant {
+	turn := c.weightOf(l)
+	if begun := l.queue.begun[l.priority]; begun.jobs > 0 && begun.tenant == l.tenant {
 		turn -= begun.jobs
 	}
 	return max(turn, 1)
+}
+
+// turned notes where the turns of a level have got to with a lane that has given so many jobs.
+func (c *turnClaim) turned(l *turnLane, jobs int) {
+	q := l.queue
+	if q.cursors == nil {
+		q.cursors = map[int32]string{}
+	}
+	if q.begun == nil {
+		q.begun = map[int32]begunTurn{}
+	}
+	begun := q.begun[l.priority]
+	if begun.tenant != l.tenant {
+		begun = begunTurn{tenant: l.tenant}
+	}
+	switch {
+	case l.part > 0: // in a further round
+		begun.jobs = l.part
+		if l.before != nil {
+			q.cursors[l.priority] = l.before.tenant
+		}
+	default:
+		begun.jobs += jobs
+	}
+	if l.drained || begun.jobs >= c.weightOf(l) {
+		q.cursors[l.priority] = l.tenant
+		delete(q.begun, l.priority)
+		return
+	}
+	q.begun[l.priority] = begun
 }
 
 // takeFreely takes from lanes whose jobs no limit holds back.
@@ -62,9 +113,9 @@ func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error
 	var jobs, chosen []*later.Claimed
 	var err error
 	scan := claimScan{store: c.store, token: c.req.Token, bytes: c.bytes}
-	if len(t.chosen) > 0 {
-		ids := make([]int64, len(t.chosen))
-		for i, job := range t.chosen {
+	if byID := append(t.unseen, t.chosen...); len(byID) > 0 {
+		ids := make([]int64, len(byID))
+		for i, job := range byID {
 			ids[i] = job.id
 		}
 		args[2] = int32(len(ids))
@@ -87,15 +138,20 @@ func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error
 			return err
 		}
 	}
+	kept := slices.Concat(chosen, jobs)
 	if a != nil {
-		for _, job := range slices.Concat(chosen, jobs) {
+		if kept, err = c.giveBack(ctx, a, kept); err != nil {
+			return err
+		}
+		for _, job := range kept {
 			a.let(c.set, job)
 		}
 		if err := a.commit(ctx); err != nil {
 			return fmt.Errorf("claim %d jobs: %w", t.total, c.store.classify(err))
 		}
 		a.end(ctx)
-		c.noteStarted(chosen, jobs)
+		c.noteStarted(kept)
+		c.noteSpent(a)
 	}
 	c.told = true
 	if len(jobs)+len(chosen) == 0 { // nothing there, or other gates
@@ -106,16 +162,18 @@ func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error
 		c.now = scan.now
 		c.store.rotations.learn(c.now, time.Since(sent)-scan.elapsed())
 	}
-	c.jobs = append(c.jobs, chosen...)
-	c.room, c.budget = c.room-len(chosen), c.budget-len(chosen)
+	c.jobs = append(c.jobs, kept...)
+	c.room -= len(chosen)
 	for _, job := range chosen {
+		if most, bounded := c.most[job.Kind]; bounded {
+			c.most[job.Kind] = most - 1
+		}
 		for _, q := range c.queues {
 			if q.name == job.Queue {
 				q.room--
 			}
 		}
 	}
-	c.jobs = append(c.jobs, jobs...)
 	c.taken(t, jobs)
 	slow := isSlow(scan.elapsed(), len(jobs), n*len(c.kinds))
 	for _, q := range c.queues {
@@ -178,9 +236,9 @@ func (c *turnClaim) taken(t *taking, jobs []*later.Claimed) {
 			l.from, q.barren = had.last, 0
 		}
 		l.rounds, l.drained, l.seenAt = l.rounds+1, had.jobs < asked, c.now
-		if !l.visited {
-			l.visited = true
-			q.turned(l, had.jobs, c.set.weighed && !l.drained && had.jobs < c.turnOf(l))
+		l.visited = true
+		if l.ends {
+			c.turned(l, had.jobs)
 		}
 	}
 	for _, q := range c.queues {
@@ -189,4 +247,37 @@ func (c *turnClaim) taken(t *taking, jobs []*later.Claimed) {
 			return cmp.Or(q.level(a, b), cmp.Compare(a.rounds, b.rounds))
 		})
 	}
+}
+
+// giveBack gives the jobs back whose payloads were too much, and returns the others. Within the
+// admission they were never let in.
+func (c *turnClaim) giveBack(ctx context.Context, a *admission, jobs []*later.Claimed) ([]*later.Claimed, error) {
+	if len(c.bytes.over) == 0 {
+		return jobs, nil
+	}
+	back, kept := released(c.bytes.over), jobs[:0]
+	for _, job := range jobs {
+		if !slices.Contains(c.bytes.over, job.Lease) {
+			kept = append(kept, job)
+		}
+	}
+	c.bytes.over = nil
+	st, err := c.store.settleStatement(back)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.conn.Exec(ctx, c.store.sql(st.sql), st.args...); err != nil {
+		return nil, fmt.Errorf("%s: %w", st.name, c.store.classify(err))
+	}
+	c.store.rotations.forget()
+	return kept, nil
+}
+
+// released are settlements that give leases back.
+func released(leases []later.Lease) []later.Settlement {
+	ends := make([]later.Settlement, len(leases))
+	for i, lease := range leases {
+		ends[i] = later.Settlement{Lease: lease, Outcome: later.OutcomeReleased}
+	}
+	return ends
 }

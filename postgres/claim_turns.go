@@ -25,10 +25,11 @@ type turnClaim struct {
 	queues []*turnQueue
 	room   int // how many jobs are still wanted
 
-	most    map[string]int // of kinds that the request bounds
-	budget  int            // how many more may be taken without any kind getting too much
-	tight   []string       // the kinds that bound it
-	heldFor time.Duration  // what is held back is to be asked for again then; zero: nothing is
+	most    map[string]int       // of kinds that the request bounds
+	budget  int                  // how many more may be taken without any kind getting too much
+	tight   []string             // the kinds that bound it
+	spent   map[later.Scope]bool // limits that have let in what they may
+	heldFor time.Duration        // what is held back is to be asked for again then; zero: nothing is
 
 	bytes *byteBudget
 	jobs  []*later.Claimed
@@ -81,6 +82,9 @@ type turnLane struct {
 	fresh   bool      // news has moved it back, or found it
 	seenAt  time.Time // by the server, of the latest statement that went through it
 	drained bool      // there is nothing more
+	ends    bool      // the turns have got to it when it has given what it was asked for
+	part    int       // of a further turn, which is what it was asked for beyond whole ones
+	before  *turnLane // the lane before it, if it has a part
 	closed  bool      // its limit lets nobody in
 }
 
@@ -129,6 +133,9 @@ func (c *turnClaim) isLeftOut(tenant string) bool {
 
 // isClosed reports whether the limit of a lane's tenant is known to let nobody in.
 func (c *turnClaim) isClosed(l *turnLane) bool {
+	if len(c.req.Unanswered) > 0 {
+		return false // what nobody has seen is given again
+	}
 	wait, closed := c.store.holding.isClosed(later.Scope{Of: later.ScopeTenant, Name: l.tenant})
 	if closed {
 		c.wait(wait)
@@ -139,7 +146,7 @@ func (c *turnClaim) isClosed(l *turnLane) bool {
 // excluded are the tenants that a look leaves out. One through the whole queue sees those that are
 // closed as well, so that their lanes have marks.
 func (c *turnClaim) excluded(queues []*turnQueue) []string {
-	if !c.gated || slices.ContainsFunc(queues, func(q *turnQueue) bool { return q.whole }) {
+	if !c.gated || len(c.req.Unanswered) > 0 || slices.ContainsFunc(queues, func(q *turnQueue) bool { return q.whole }) {
 		return c.set.tenants
 	}
 	return append(c.store.holding.closedTenants(), c.set.tenants...)
@@ -270,25 +277,6 @@ func (c *turnClaim) next() (lanes []*turnLane) {
 		}
 	}
 	return lanes
-}
-
-// turned notes that a lane has had its turn, or has begun it with so many jobs.
-func (q *turnQueue) turned(l *turnLane, jobs int, begun bool) {
-	if q.cursors == nil {
-		q.cursors = map[int32]string{}
-	}
-	if q.begun == nil {
-		q.begun = map[int32]begunTurn{}
-	}
-	if !begun {
-		q.cursors[l.priority] = l.tenant
-		delete(q.begun, l.priority)
-		return
-	}
-	if before := q.begun[l.priority]; before.tenant == l.tenant {
-		jobs += before.jobs
-	}
-	q.begun[l.priority] = begunTurn{l.tenant, jobs}
 }
 
 // mark is where the next claim of the lane is to begin.

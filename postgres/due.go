@@ -43,7 +43,7 @@ func (s *Store) NextDue(ctx context.Context, queues, kinds []string) (in time.Du
 	if len(rows) != 1 {
 		return 0, false, fmt.Errorf("next due: got %d rows, want 1", len(rows))
 	}
-	in, ok = s.holding.untilNext(kindsKey(later.ClaimRequest{Kinds: kinds}))
+	in, ok = s.holding.untilNext(kindsKey(later.ClaimRequest{Kinds: kinds}), queues)
 	if rows[0] == nil {
 		return in, ok, nil
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -24,10 +25,16 @@ const (
 // before they may.
 type holding struct {
 	mu     sync.Mutex
-	closed map[later.Scope]time.Time // until when
-	let    map[int64][]later.Scope   // the jobs that fill a place, by this store's doing
-	next   map[string]time.Time      // when a claim of some kinds may find what its latest found held back
-	now    func() time.Time          // nil is time.Now
+	closed map[later.Scope]closedGate
+	let    map[int64][]later.Scope // the jobs that fill a place, by this store's doing
+	next   map[string]nextLook     // of kinds
+	now    func() time.Time        // nil is time.Now
+}
+
+// closedGate is a limit that let nobody in.
+type closedGate struct {
+	until time.Time // it is asked again
+	opens time.Time // by itself, as far as is known
 }
 
 func (h *holding) clock() time.Time {
@@ -37,20 +44,21 @@ func (h *holding) clock() time.Time {
 	return time.Now()
 }
 
-// isClosed reports whether a scope lets nobody in, and for how long it need not be asked.
+// isClosed reports whether a scope lets nobody in, and for how long that will be so if nobody does
+// anything about it.
 func (h *holding) isClosed(scope later.Scope) (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	until, closed := h.closed[scope]
+	gate, closed := h.closed[scope]
 	if !closed {
 		return 0, false
 	}
-	wait := until.Sub(h.clock())
-	if wait <= 0 {
+	now := h.clock()
+	if !now.Before(gate.until) {
 		delete(h.closed, scope)
 		return 0, false
 	}
-	return wait, true
+	return gate.opens.Sub(now), true
 }
 
 // closedTenants are those that let nobody in.
@@ -58,9 +66,9 @@ func (h *holding) closedTenants() (tenants []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock()
-	for scope, until := range h.closed {
+	for scope, gate := range h.closed {
 		switch {
-		case !now.Before(until):
+		case !now.Before(gate.until):
 			delete(h.closed, scope)
 		case scope.Of == later.ScopeTenant:
 			tenants = append(tenants, scope.Name)
@@ -73,9 +81,10 @@ func (h *holding) close(scope later.Scope, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed == nil || len(h.closed) > maxLanes {
-		h.closed = map[later.Scope]time.Time{}
+		h.closed = map[later.Scope]closedGate{}
 	}
-	h.closed[scope] = h.clock().Add(wait)
+	now := h.clock()
+	h.closed[scope] = closedGate{now.Add(min(wait, gateRecheck)), now.Add(wait)}
 }
 
 // started notes that a job fills places of scopes.
@@ -108,8 +117,14 @@ func (h *holding) ended(settlements []later.Settlement) (opened bool) {
 	return opened
 }
 
-// setNext notes when a claim of some kinds may find what was held back; zero: nothing was.
-func (h *holding) setNext(kinds string, wait time.Duration) {
+// nextLook is when a claim may find what the latest one of its kinds found held back.
+type nextLook struct {
+	queues []string
+	at     time.Time
+}
+
+// setNext notes it; zero: nothing was held back.
+func (h *holding) setNext(kinds string, queues []string, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if wait == 0 {
@@ -117,20 +132,26 @@ func (h *holding) setNext(kinds string, wait time.Duration) {
 		return
 	}
 	if h.next == nil || len(h.next) > maxLanes {
-		h.next = map[string]time.Time{}
+		h.next = map[string]nextLook{}
 	}
-	h.next[kinds] = h.clock().Add(wait)
+	h.next[kinds] = nextLook{queues, h.clock().Add(wait)}
 }
 
-// untilNext is how long it is until then.
-func (h *holding) untilNext(kinds string) (time.Duration, bool) {
+// untilNext is how long it is until then, for claims of some queues.
+func (h *holding) untilNext(kinds string, queues []string) (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	next, held := h.next[kinds]
-	return max(next.Sub(h.clock()), 0), held
+	for _, queue := range next.queues {
+		held = held && slices.Contains(queues, queue)
+	}
+	if !held {
+		return 0, false
+	}
+	return max(next.at.Sub(h.clock()), 0), true
 }
 
-// reset forgets all but who runs: the limits have changed.
+// reset forgets all but who runs: limits have changed, or what they wait for.
 func (h *holding) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

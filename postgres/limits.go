@@ -81,6 +81,18 @@ set max_running = excluded.max_running,
     set_at      = excluded.set_at,
     set_by      = excluded.set_by`
 
+	// fitStates is what admit.Gate.Fit says for a rate that has taken the place of another one. A
+	// claim that replaces a state meanwhile has calculated with the new rate.
+	fitStates = `
+update {schema}.gate_state s
+set tat = now() + $3::bigint * interval '1 microsecond'
+where s.tat > now() + $3::bigint * interval '1 microsecond'
+  and case $1
+    when 'tenants' then s.scope = 'tenant' and not exists (
+      select from {schema}.gate g where g.scope = s.scope and g.name = s.name and g.rate_n is not null)
+    else s.scope = $1 and s.name = $2
+  end`
+
 	removeLimit = `
 with gone as (
   delete from {schema}.gate g
@@ -121,6 +133,14 @@ func (s *Store) SetLimit(ctx context.Context, scope later.Scope, limit later.Lim
 	if err != nil {
 		return err
 	}
+	if limit.Rate != (later.Rate{}) {
+		burst := time.Duration(max(limit.Rate.Burst, 1)) * limit.Rate.Every()
+		if err := s.run(ctx, statement{name: name, sql: fitStates, plain: true, args: []any{
+			string(scope.Of), scope.Name, micros(burst),
+		}}); err != nil {
+			return err
+		}
+	}
 	if _, capped := limit.Cap(); !capped {
 		return nil
 	}
@@ -129,7 +149,7 @@ func (s *Store) SetLimit(ctx context.Context, scope later.Scope, limit later.Lim
 
 // RemoveLimit implements [later.Limiter].
 func (s *Store) RemoveLimit(ctx context.Context, scope later.Scope) error {
-	if scope.Of != later.ScopeTenants {
+	if scope != (later.Scope{Of: later.ScopeTenants}) {
 		if err := scope.Check(); err != nil {
 			return fmt.Errorf("remove limit: %w", err)
 		}
@@ -167,6 +187,9 @@ func (s *Store) Standing(ctx context.Context, scope later.Scope) (later.Standing
 		return later.Standing{}, fmt.Errorf("standing of %v: %w", scope, err)
 	}
 	standing := later.Standing{Limit: set.limits.Of(scope)}
+	if most := standing.Limit.MaxRunning; most != nil {
+		standing.Limit.MaxRunning = new(*most) // what the store knows is not the caller's
+	}
 	if !standing.Limit.Holds() {
 		return standing, nil
 	}

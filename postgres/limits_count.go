@@ -21,12 +21,12 @@ where not exists (
     and (g.scope = s.scope and g.name = s.name or g.scope = 'tenants' and s.scope = 'tenant')
 )`
 
-// runningOf finds the jobs that run, by the scope that $1 says; $2 is its name, "" for each.
+// runningOf finds the jobs that run, and those whose leases have ended but may be renewed, by the scope that $1 says; $2 is its name, "" for each.
 const runningOf = `
 select case $1 when 'queue' then j.queue::text when 'kind' then j.kind::text else j.tenant::text end as name,
        array_agg(j.id order by j.id)
 from {schema}.job j
-where j.lease_until >= now()
+where j.lease_until is not null
   and case $1
     when 'queue' then j.queue = $2
     when 'kind' then j.kind = $2
@@ -82,12 +82,12 @@ func (s *Store) remember(ctx context.Context, set *gateSet, scopes []later.Scope
 	defer a.end(ctx)
 	for scope, g := range a.gates {
 		for _, id := range ids[scope] {
-			if !slices.Contains(g.Running, id) {
+			if !slices.Contains(g.Running, id) && !slices.Contains(g.ended, id) {
 				g.Running, g.let = append(g.Running, id), true
 			}
 		}
 	}
-	return a.commit(ctx)
+	return a.write(ctx)
 }
 
 // writersDone tells whether every transaction has ended that was writing when $1 was.

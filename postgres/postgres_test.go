@@ -212,7 +212,7 @@ func (s *shelf) open(t *testing.T) *db {
 	schema := s.free[0]
 	s.free = s.free[1:]
 	d := openAt(t, s.url, postgres.Config{Schema: schema})
-	d.do(fmt.Sprintf("truncate %s, %s, %s, %s, %s, %s", d.table("job"), d.table("dead_job"), d.table("job_log"), d.table("worker"), d.table("key_window"), d.table("gate")))
+	d.do(fmt.Sprintf("truncate %s, %s, %s, %s, %s, %s, %s", d.table("job"), d.table("dead_job"), d.table("job_log"), d.table("worker"), d.table("key_window"), d.table("gate"), d.table("gate_state")))
 	t.Cleanup(func() { s.free = append(s.free, schema) })
 	return d
 }
@@ -220,6 +220,14 @@ func (s *shelf) open(t *testing.T) *db {
 func TestStore(t *testing.T) {
 	shelf := newShelf(t, testdb.Postgres(t))
 	storetest.Run(t, func(t *testing.T) later.Store { return shelf.open(t) })
+}
+
+func TestLimits(t *testing.T) {
+	shelf := newShelf(t, testdb.Postgres(t))
+	storetest.Limits(t, func(t *testing.T) (later.Store, func(*testing.T) later.Store) {
+		d := shelf.open(t)
+		return d, func(t *testing.T) later.Store { return openAt(t, d.url, postgres.Config{Schema: d.schema}) }
+	})
 }
 
 func TestTenantsContract(t *testing.T) {

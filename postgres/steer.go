@@ -52,6 +52,7 @@ const logRemoved = `
 
 // Cancel implements [later.Operator].
 func (s *Store) Cancel(ctx context.Context, id int64) (running bool, err error) {
+	defer s.steered()
 	name := fmt.Sprintf("cancel job %d", id)
 	found, err := query(ctx, s, statement{
 		name: name, sql: cancelJob, args: []any{id, string(later.OutcomeCancelled), !s.config.NoLog}, plain: true,
@@ -98,6 +99,7 @@ const logDropped = `
 
 // Delete implements [later.Operator].
 func (s *Store) Delete(ctx context.Context, id int64) error {
+	defer s.steered()
 	return s.steer(ctx, statement{
 		name: fmt.Sprintf("delete job %d", id), sql: deleteJob, args: []any{id, string(later.OutcomeDeleted), !s.config.NoLog},
 	})
@@ -151,6 +153,7 @@ const removeRevived = `
 
 // Retry implements [later.Operator].
 func (s *Store) Retry(ctx context.Context, id int64) error {
+	defer s.steered()
 	name := fmt.Sprintf("retry job %d", id)
 	for try := 1; ; try++ {
 		found, err := query(ctx, s, statement{name: name, sql: retryJob, args: []any{id}, plain: true}, pgx.RowTo[string])
@@ -213,6 +216,7 @@ select dead.id in (select id from revived) from dead`
 
 // RetryDead implements [later.Operator].
 func (s *Store) RetryDead(ctx context.Context, f later.Filter) (int, error) {
+	defer s.steered()
 	const name = "retry dead jobs"
 	f.State = later.StateDead
 	for try := 1; ; try++ {
@@ -273,8 +277,21 @@ func (s *Store) DropDead(ctx context.Context, f later.Filter) (int, error) {
 }
 
 func (s *Store) eachDead(ctx context.Context, st statement, f later.Filter) (int, error) {
+	defer s.steered()
 	f.State = later.StateDead
 	st.args, st.plain = append(filterArgs(f), st.args...), true
 	ids, err := query(ctx, s, st, pgx.RowTo[int64])
 	return len(ids), err
+}
+
+// steered has the workers of this process look again at what limits hold back: it may have
+// waited for a job that a person has dealt with.
+func (s *Store) steered() {
+	s.holding.reset()
+	s.gates.mu.Lock()
+	known := s.gates.known
+	s.gates.mu.Unlock()
+	if known != nil && known.limits.Any() {
+		s.ear.wakeAll()
+	}
 }

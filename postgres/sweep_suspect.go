@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,12 +101,7 @@ func (s *Store) tryAdmit(ctx context.Context, set *gateSet, req later.SweepReque
 		}
 		// Its own ended lease takes up no place beside the new one.
 		g.ended = slices.DeleteFunc(g.ended, func(had int64) bool { return had == id })
-		if most, capped := g.Limit.Cap(); capped && len(g.ended) > 0 && len(g.Running)+len(g.ended) >= most {
-			if err := a.fence(ctx, g); err != nil {
-				return nil, later.Scope{}, err
-			}
-		}
-		if g.room() == 0 && !slices.ContainsFunc(g.chosen(), func(job chosenJob) bool { return job.id == id }) {
+		if g.room() == 0 && (!g.Limit.Ordered || g.runs || !g.Lets(id, g.now)) {
 			return nil, scope, nil
 		}
 	}
@@ -121,7 +117,14 @@ func (s *Store) tryAdmit(ctx context.Context, set *gateSet, req later.SweepReque
 	for _, job := range jobs {
 		job.Limited = len(scopes) > 0
 		a.let(set, job)
+	}
+	if err := a.commit(ctx); errors.Is(err, errPlaceKept) {
+		return nil, later.Scope{}, nil // the next sweep tries again
+	} else if err != nil {
+		return nil, later.Scope{}, err
+	}
+	for _, job := range jobs {
 		s.holding.started(job.ID, scopes)
 	}
-	return jobs, later.Scope{}, a.commit(ctx)
+	return jobs, later.Scope{}, nil
 }

@@ -25,16 +25,11 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	if !c.unfinished {
 		s.unanswered.settled(c.unknown)
 	}
-	queues := make([]string, len(req.Queues))
-	for i, q := range req.Queues {
-		queues[i] = q.Queue
-	}
-	s.held.note(queues, req.Kinds, c.held, c.room, c.limits != nil)
 	order := turns.Order{FromLowest: req.FromLowest}
 	if c.limits != nil {
 		order.Weight = c.limits.Weight
 	}
-	turns.Sort(c.claimed, queues, order)
+	turns.Sort(c.claimed, queueNames(req.Queues), order)
 	return c.claimed, nil
 }
 
@@ -46,14 +41,12 @@ type claim struct {
 
 	limits     *admit.Limits
 	claimed    []*later.Claimed
-	held       time.Duration // until the first that was held back may go; 0: none was
-	room       bool          // more would have been claimed
-	unfinished bool          // jobs of those claims have not been given again
+	unfinished bool // jobs of those claims have not been given again
 }
 
 // run makes the claim in a transaction.
 func (c *claim) run(tx *writeTx) error {
-	c.claimed, c.held = nil, 0
+	c.claimed = nil
 	now, err := tx.now()
 	if err != nil {
 		return err
@@ -108,12 +101,27 @@ func (c *claim) run(tx *writeTx) error {
 			return err
 		}
 	}
-	if adm.held > 0 {
-		c.held = max(toDuration(adm.held-now), time.Millisecond)
-	}
 	c.unfinished = len(adm.again) > 0
-	c.room = len(c.claimed) < c.req.Limit && !budget.spent()
+	// Before the commit: whoever frees a place after it is to know who waits for one.
+	c.note(adm, len(c.claimed) < c.req.Limit && !budget.spent())
 	return adm.save(tx)
+}
+
+// note remembers what the claim met. room says that more would have been claimed.
+func (c *claim) note(adm *admission, room bool) {
+	var wait time.Duration
+	if adm.held > 0 {
+		wait = max(toDuration(adm.held-adm.now), time.Millisecond)
+	}
+	c.s.held.note(queueNames(c.req.Queues), c.req.Kinds, wait, room, c.limits != nil)
+}
+
+func queueNames(queues []later.QueueLimit) []string {
+	names := make([]string, len(queues))
+	for i, q := range queues {
+		names[i] = q.Queue
+	}
+	return names
 }
 
 // concerned reports whether gates, weights or bounds have a say in what is claimed of a queue.

@@ -37,7 +37,7 @@ var (
 )
 
 // seeds is how many worlds are tried. Chosen: some seconds.
-const seeds = 60
+const seeds = 20
 
 func TestRandomLimits(t *testing.T) {
 	for seed := range uint64(seeds) {
