@@ -80,6 +80,14 @@ func TestGateCap(t *testing.T) {
 		}
 	})
 
+	t.Run("who fills a place without an order is not let in because of that", func(t *testing.T) {
+		g := Gate{Limit: capOf(1)}
+		g.Let(noon, 7)
+		if g.Lets(7, noon) {
+			t.Error("got job 7 let in beside itself")
+		}
+	})
+
 	t.Run("the head of an order waits for its rate", func(t *testing.T) {
 		limit := rateOf(1, time.Second, 1)
 		limit.Ordered = true
