@@ -54,6 +54,7 @@ type gateState struct {
 	lost  []int64
 	heads []head // of an ordered scope: those that do not run
 	let   bool   // something in
+	gave  bool   // a place to a job that had none
 }
 
 // head is a job of an ordered scope that has begun and waits, so that the others wait for it.
@@ -139,6 +140,8 @@ func (a *admission) let(id int64, queue, kind, tenant string) {
 		g.Let(toTime(a.now), id)
 		if a.again[id] { // it was counted by the claim whose answer was lost
 			g.TAT = tat
+		} else {
+			g.gave = true
 		}
 		g.let = true
 	}

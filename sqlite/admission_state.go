@@ -159,12 +159,12 @@ func (a *admission) save(tx transaction) error {
 		if g == nil || !g.let {
 			continue
 		}
-		if most, limited := g.Limit.Cap(); limited {
+		if most, limited := g.Limit.Cap(); limited && g.gave {
 			over := min(max(len(g.busy)+len(g.lost)-most, 0), len(g.lost))
 			fenced = append(fenced, g.lost[:over]...)
 			g.lost = g.lost[over:]
 		}
-		g.let = false
+		g.let, g.gave = false, false
 		running := g.Running
 		if !g.Limit.Ordered {
 			running = slices.Concat(g.lost, running)

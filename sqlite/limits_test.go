@@ -232,3 +232,22 @@ func TestMaintainGates(t *testing.T) {
 	}
 	states("when it is gone", 0)
 }
+
+// What is given again to a claim whose answer was lost has its place: it takes that of no worker
+// that is late.
+func TestGivenAgainFencesNobody(t *testing.T) {
+	s := openStore(t, ":memory:", sqlite.Config{})
+	setLimit(t, s, defaultQueue, atMost(3))
+	for range 3 {
+		enqueue(t, s, later.Options{})
+	}
+	late, unseen := claim(t, s, 1)[0], claim(t, s, 2)
+	mustExec(t, s.DB(), `update later_job set lease_until = 1000 where id = ?`, late.ID)
+	setLimit(t, s, defaultQueue, atMost(1))
+	req := request(9)
+	req.Unanswered = []int64{unseen[0].Lease.Token}
+	if again, err := s.Claim(t.Context(), req); err != nil || len(again) != 2 {
+		t.Fatalf("claimed %d jobs, %v, want the two of the lost answer", len(again), err)
+	}
+	settle(t, s, later.Settlement{Lease: late.Lease, Outcome: later.OutcomeDone})
+}
