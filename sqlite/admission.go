@@ -160,6 +160,11 @@ func (a *admission) note(gates ...*gateState) {
 	}
 }
 
+// noteHead is note for a job that is the head of some of its gates.
+func (a *admission) noteHead(id int64, queue, kind, tenant string) {
+	a.note(slices.DeleteFunc(a.over(queue, kind, tenant), func(g *gateState) bool { return g.letsHead(id, toTime(a.now)) })...)
+}
+
 // next is when a gate without room may let a job go, as far as is known.
 func (g *gateState) next(now int64) int64 {
 	at := now

@@ -322,6 +322,7 @@ func (d *dealing) next(one *lane, share int) (candidate, bool, error) {
 			if d.adm.lets(job.id, d.queue, job.kind, one.tenant) {
 				return job.candidate, true, nil
 			}
+			d.adm.noteHead(job.id, d.queue, job.kind, one.tenant)
 			continue
 		}
 		switch {

@@ -259,3 +259,22 @@ func TestNextDueOfWhatIsHeldBack(t *testing.T) {
 		})
 	}
 }
+
+// A head that its own rate holds back is asked for when the rate lets it start, though nobody
+// waits behind it.
+func TestNextDueOfAHeadAtItsRate(t *testing.T) {
+	s := openMemory(t)
+	limit(t, s, later.ScopeTenant, "a", later.Limit{Ordered: true, Rate: later.Rate{N: 1, Period: time.Hour}})
+	jobsBehind(t, s, later.DefaultQueue, "work", "a", 1)
+	refused, err := s.Settle(t.Context(), []later.Settlement{{Lease: claimed(t, s, 1)[0].Lease, Outcome: later.OutcomeRetry}})
+	if err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+	if got := len(claimed(t, s, 1)); got != 0 {
+		t.Fatalf("claimed %d jobs at a rate that is used up", got)
+	}
+	in, ok, err := s.NextDue(t.Context(), []string{later.DefaultQueue}, []string{"work"})
+	if err != nil || !ok || in < 50*time.Minute || in > time.Hour {
+		t.Errorf("got %v, %v, %v, want about an hour", in, ok, err)
+	}
+}
