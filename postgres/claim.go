@@ -21,7 +21,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		queues[i] = q.Queue
 	}
 	order := turns.Order{FromLowest: req.FromLowest}
-	key, bytes := kindsKey(later.ClaimRequest{Kinds: req.Kinds}), &byteBudget{most: req.MaxBytes}
+	key, bytes := kindsKey(later.ClaimRequest{Kinds: sortedKinds(req)}), &byteBudget{most: req.MaxBytes}
 	var jobs []*later.Claimed
 	var heldFor time.Duration
 	limitedJobs := 0
@@ -117,6 +117,12 @@ func (s *Store) claimPart(ctx context.Context, set *gateSet, req later.ClaimRequ
 	got = claimedPart{jobs: c.jobs, latest: c.latest, heldFor: c.heldFor}
 	if c.room > 0 && c.budget <= 0 {
 		got.tight = c.tight
+		limited := slices.ContainsFunc(c.tight, func(kind string) bool {
+			return set.limits.Of(later.Scope{Of: later.ScopeKind, Name: kind}).Holds()
+		})
+		if limited && got.heldFor == 0 { // there may be more of them, which nobody has looked for
+			got.heldFor = gateRecheck
+		}
 	}
 	return got, nil
 }

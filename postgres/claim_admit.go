@@ -119,7 +119,7 @@ func (c *turnClaim) scopesOf(lanes []*turnLane) ([]*turnLane, []later.Scope) {
 func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 	lanes, scopes := c.scopesOf(lanes)
 	if len(scopes) == 0 {
-		return c.takeFrom(ctx, c.plan(lanes), nil)
+		return c.takeFreely(ctx, lanes)
 	}
 	if len(scopes) > maxGates/2 {
 		gates, err := c.store.standings(ctx, c.set, scopes, c.req.Unanswered)
@@ -130,7 +130,7 @@ func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 			return nil
 		}
 		if lanes, scopes = c.scopesOf(lanes); len(scopes) == 0 {
-			return c.takeFrom(ctx, c.plan(lanes), nil)
+			return c.takeFreely(ctx, lanes)
 		}
 	}
 	for try := 1; ; try++ {
@@ -189,7 +189,6 @@ func (c *turnClaim) fit(a *admission, t *taking) {
 	for _, g := range a.gates {
 		t.chosen, t.unseen = append(t.chosen, g.chosen()...), append(t.unseen, g.unseen...)
 	}
-	t.unseen = distinct(t.unseen)
 	c.choose(a, t)
 	for _, kind := range c.kinds {
 		if scope := (later.Scope{Of: later.ScopeKind, Name: kind}); c.set.limits.Of(scope).Holds() {
@@ -230,40 +229,59 @@ func (c *turnClaim) fit(a *admission, t *taking) {
 	c.dropClosed()
 }
 
-// choose keeps the chosen jobs that every limit over them lets in.
+// choose keeps the jobs to be given again that were asked for, and the chosen ones that every limit
+// over them lets in.
 func (c *turnClaim) choose(a *admission, t *taking) {
 	t.used = map[later.Scope]int{}
 	kinds := map[string]int{}
-	t.chosen = slices.DeleteFunc(distinct(t.chosen), func(job chosenJob) bool {
+	asked := func(job chosenJob) bool {
 		most, bounded := c.most[job.kind]
-		if t.total == 0 || t.rooms[job.queue] == 0 || bounded && kinds[job.kind] >= most {
-			return true
-		}
-		scopes := c.set.limits.Over(job.queue, job.kind, job.tenant)
-		for _, scope := range scopes {
-			g := a.gates[scope]
-			if g == nil {
-				return true
-			}
-			room := g.room()
-			if slices.Contains(g.chosen(), job) {
-				room = 1
-			}
-			if room <= t.used[scope] {
-				return true
-			}
-		}
-		for _, scope := range scopes {
-			t.used[scope]++
-		}
-		kinds[job.kind]++
+		return t.total > 0 && t.rooms[job.queue] > 0 && (!bounded || kinds[job.kind] < most) && !c.isLeftOut(job.tenant)
+	}
+	take := func(job chosenJob) {
 		t.total--
 		t.rooms[job.queue]--
-		if bounded {
+		kinds[job.kind]++
+		if most, bounded := c.most[job.kind]; bounded {
 			t.bound(job.kind, most-kinds[job.kind])
 		}
+	}
+	t.unseen = slices.DeleteFunc(distinct(t.unseen), func(job chosenJob) bool {
+		if !asked(job) {
+			return true
+		}
+		take(job)
 		return false
 	})
+	t.chosen = slices.DeleteFunc(distinct(t.chosen), func(job chosenJob) bool {
+		if !asked(job) || !c.letsChosen(a, t, job) {
+			return true
+		}
+		take(job)
+		return false
+	})
+}
+
+// letsChosen reports whether all limits let a chosen job in, and notes the places that it takes.
+func (c *turnClaim) letsChosen(a *admission, t *taking, job chosenJob) bool {
+	scopes := c.set.limits.Over(job.queue, job.kind, job.tenant)
+	for _, scope := range scopes {
+		g := a.gates[scope]
+		if g == nil {
+			return false
+		}
+		room := g.room()
+		if slices.Contains(g.chosen(), job) {
+			room = 1
+		}
+		if room <= t.used[scope] {
+			return false
+		}
+	}
+	for _, scope := range scopes {
+		t.used[scope]++
+	}
+	return true
 }
 
 func distinct(jobs []chosenJob) []chosenJob {
@@ -290,16 +308,27 @@ func (c *turnClaim) roomOf(a *admission, scope later.Scope, t *taking) int {
 		return 0
 	}
 	room := max(g.room()-t.used[scope], 0)
-	if room == 0 && t.used[scope] == 0 && len(g.unseen) == 0 {
+	switch {
+	case room > 0:
+	case t.used[scope] == 0 && len(g.unseen) == 0:
 		c.held(scope, g.recheck())
+	default: // it may have to be asked for what is given again
+		c.wait(g.recheck())
 	}
 	return room
 }
 
-// noteSpent has the claim ask no rate again that has nothing left.
+// noteSpent has the claim ask no rate again that has nothing left. Kinds that are full now are left
+// out of what the claim looks for further, so there may be jobs of them that are held back.
 func (c *turnClaim) noteSpent(a *admission) {
 	for scope, g := range a.gates {
-		if g.let && g.Limit.Rate != (later.Rate{}) && g.room() == 0 {
+		if !g.let || g.room() > 0 {
+			continue
+		}
+		if scope.Of == later.ScopeKind {
+			c.wait(g.recheck())
+		}
+		if g.Limit.Rate != (later.Rate{}) {
 			if c.spent == nil {
 				c.spent = map[later.Scope]bool{}
 			}

@@ -149,7 +149,11 @@ func (c *turnClaim) excluded(queues []*turnQueue) []string {
 	if !c.gated || len(c.req.Unanswered) > 0 || slices.ContainsFunc(queues, func(q *turnQueue) bool { return q.whole }) {
 		return c.set.tenants
 	}
-	return append(c.store.holding.closedTenants(), c.set.tenants...)
+	closed, wait := c.store.holding.closedTenants()
+	if len(closed) > 0 {
+		c.wait(wait)
+	}
+	return append(closed, c.set.tenants...)
 }
 
 func (c *turnClaim) run(ctx context.Context) error {

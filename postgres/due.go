@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,7 +44,7 @@ func (s *Store) NextDue(ctx context.Context, queues, kinds []string) (in time.Du
 	if len(rows) != 1 {
 		return 0, false, fmt.Errorf("next due: got %d rows, want 1", len(rows))
 	}
-	in, ok = s.holding.untilNext(kindsKey(later.ClaimRequest{Kinds: kinds}), queues)
+	in, ok = s.holding.untilNext(kindsKey(later.ClaimRequest{Kinds: slices.Compact(slices.Sorted(slices.Values(kinds)))}), queues)
 	if rows[0] == nil {
 		return in, ok, nil
 	}

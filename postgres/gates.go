@@ -84,22 +84,32 @@ func (s *Store) readGates(ctx context.Context) (*gateSet, error) {
 	}
 	slices.Sort(set.tenants)
 	s.gates.mu.Lock()
-	defer s.gates.mu.Unlock()
-	if known := s.gates.known; known != nil && known.version == set.version {
+	known := s.gates.known
+	if known != nil && known.version == set.version {
+		s.gates.mu.Unlock()
 		return known, nil
 	}
 	s.gates.known = set
+	s.gates.mu.Unlock()
+	if known != nil {
+		s.forgetHeld()
+	}
 	return set, nil
 }
 
-// stale forgets gates that are of an old version, with what was remembered of the lanes
-// meanwhile, since marks have gone past what was held back.
+// stale forgets gates that are of an old version.
 func (s *Store) stale(old *gateSet) {
 	s.gates.mu.Lock()
 	if s.gates.known == old {
 		s.gates.known = nil
 	}
 	s.gates.mu.Unlock()
+	s.forgetHeld()
+}
+
+// forgetHeld forgets what is known by other gates than those of now: which limits were full, and
+// marks that have gone past what was held back.
+func (s *Store) forgetHeld() {
 	s.rotations.reset()
 	s.holding.reset()
 }

@@ -61,8 +61,8 @@ func (h *holding) isClosed(scope later.Scope) (time.Duration, bool) {
 	return gate.opens.Sub(now), true
 }
 
-// closedTenants are those that let nobody in.
-func (h *holding) closedTenants() (tenants []string) {
+// closedTenants are those that let nobody in, and for how long at least if there are any.
+func (h *holding) closedTenants() (tenants []string, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock()
@@ -72,9 +72,12 @@ func (h *holding) closedTenants() (tenants []string) {
 			delete(h.closed, scope)
 		case scope.Of == later.ScopeTenant:
 			tenants = append(tenants, scope.Name)
+			if opens := gate.opens.Sub(now); wait == 0 || opens < wait {
+				wait = opens
+			}
 		}
 	}
-	return tenants
+	return tenants, wait
 }
 
 func (h *holding) close(scope later.Scope, wait time.Duration) {

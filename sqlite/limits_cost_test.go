@@ -266,6 +266,10 @@ func TestNextDueOfAHeadAtItsRate(t *testing.T) {
 	s := openMemory(t)
 	limit(t, s, later.ScopeTenant, "a", later.Limit{Ordered: true, Rate: later.Rate{N: 1, Period: time.Hour}})
 	jobsBehind(t, s, later.DefaultQueue, "work", "a", 1)
+	if _, err := s.DB().ExecContext(t.Context(), `
+insert into later_job (kind, tenant, run_at, payload) values ('work', 'b', 253402300000000, '{}')`); err != nil {
+		t.Fatal(err)
+	}
 	refused, err := s.Settle(t.Context(), []later.Settlement{{Lease: claimed(t, s, 1)[0].Lease, Outcome: later.OutcomeRetry}})
 	if err != nil || len(refused) > 0 {
 		t.Fatal(refused, err)
