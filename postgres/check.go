@@ -29,10 +29,16 @@ var columns = map[string][]string{
 		"job_id", "started_at", "finished_at", "attempt", "queue", "kind", "tenant", "outcome", "worker", "error",
 	},
 	"worker": {
-		"name", "started_at", "seen_at", "pid", "slots", "running", "host", "version", "queues", "kinds",
+		"name", "started_at", "seen_at", "pid", "slots", "running", "host", "version", "queues", "kinds", "tenants",
 	},
-	"status":    {"queue", "state", "count", "oldest"},
-	"migration": {"version", "name", "oldest", "applied_at"},
+	"gate": {
+		"scope", "name", "paused_at", "paused_by", "reason", "max_running", "rate_n", "rate_period", "rate_burst",
+		"ordered", "on_dead", "weight", "set_at", "set_by",
+	},
+	"gate_state":   {"scope", "name", "seq", "running", "tat"},
+	"gate_version": {"one", "version"},
+	"status":       {"queue", "state", "count", "oldest"},
+	"migration":    {"version", "name", "oldest", "applied_at"},
 }
 
 const readColumns = `

@@ -59,7 +59,14 @@ func TestSessions(t *testing.T) {
 	})
 
 	t.Run("behind a pooler nothing stays behind", func(t *testing.T) {
-		direct, _ := planStore(t)
+		direct, err := Open(t.Context(), testdb.Postgres(t), Config{Schema: testdb.Schema(t, testdb.Postgres(t))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { direct.Close() })
+		if err := direct.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		url := testdb.PgBouncer(t) + "&default_query_exec_mode=cache_describe"
 		s, err := Open(t.Context(), url, Config{Schema: direct.name, NoListen: true})
 		if err != nil {

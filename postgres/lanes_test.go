@@ -250,7 +250,7 @@ func TestMarksAreKeptOnlyWhereLookingIsSlow(t *testing.T) {
 		}
 		end := turnOf(elapsed, lanes...)
 		end.head = q.head
-		m.end(req, &turnClaim{queues: []*turnQueue{end}, now: now, lookedAt: now})
+		m.end(req, &turnClaim{set: &gateSet{}, queues: []*turnQueue{end}, now: now, lookedAt: now})
 	}
 	check("first", quick, []int32{0}, true, 0)
 	check("after a quick look", slow, []int32{0}, true, 0)
@@ -322,7 +322,7 @@ func TestLookBesideClaims(t *testing.T) {
 	begin := func() (*rotations, *turnQueue) {
 		m := &rotations{now: func() time.Time { return now }}
 		for range 2 {
-			m.end(req, &turnClaim{queues: []*turnQueue{turnOf(time.Second, &turnLane{drained: true, visited: true})}, now: now})
+			m.end(req, &turnClaim{set: &gateSet{}, queues: []*turnQueue{turnOf(time.Second, &turnLane{drained: true, visited: true})}, now: now})
 		}
 		now = now.Add(time.Minute)
 		looks := m.toLook(req)
@@ -339,7 +339,7 @@ func TestLookBesideClaims(t *testing.T) {
 	q := m.begin(req)[0] // a claim begins, and ends after the look
 	m.looked(req, look, found, nil, time.Second)
 	q.seen[0].rounds, q.seen[0].visited, q.seen[0].from = 1, true, position{now.Add(-time.Second), 9}
-	m.end(req, &turnClaim{queues: []*turnQueue{q}, now: now})
+	m.end(req, &turnClaim{set: &gateSet{}, queues: []*turnQueue{q}, now: now})
 	q = m.begin(req)[0]
 	if q.head {
 		t.Error("the next claim looks from the head")
