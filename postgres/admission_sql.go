@@ -53,6 +53,7 @@ left join lateral (
       select j.id,
         case
           when j.lease_until is null then 'waits'
+          when j.claimed_at is null then 'doomed' -- its lease is for ending it
           when ` + unanswered + ` then 'unseen'
           when j.lease_until >= now() then 'runs'
           else 'ended'
@@ -69,7 +70,7 @@ left join lateral (
       where state.blocks and d.id = let.id
     )
   ) one
-  where case when state.capped then state.ordered or one.stands not in ('waits', 'dead') else one.stands = 'unseen' end
+  where case when state.capped then state.ordered or one.stands not in ('waits', 'dead', 'doomed') else one.stands = 'unseen' end
 ) had on state.capped or cardinality($6::bigint[]) > 0
 order by state.nr`
 

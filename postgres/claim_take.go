@@ -144,7 +144,9 @@ func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error
 			return err
 		}
 		for _, job := range kept {
-			a.let(c.set, job)
+			if job.Doom == later.DoomNone { // else it is only ended
+				a.let(c.set, job)
+			}
 		}
 		if err := a.commit(ctx); err != nil {
 			return fmt.Errorf("claim %d jobs: %w", t.total, c.store.classify(err))

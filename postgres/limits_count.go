@@ -26,7 +26,7 @@ const runningOf = `
 select case $1 when 'queue' then j.queue::text when 'kind' then j.kind::text else j.tenant::text end as name,
        array_agg(j.id order by j.id)
 from {schema}.job j
-where j.lease_until is not null
+where j.lease_until is not null and j.claimed_at is not null
   and case $1
     when 'queue' then j.queue = $2
     when 'kind' then j.kind = $2
