@@ -133,13 +133,8 @@ func (s *Store) SetLimit(ctx context.Context, scope later.Scope, limit later.Lim
 	if err != nil {
 		return err
 	}
-	if limit.Rate != (later.Rate{}) {
-		burst := time.Duration(max(limit.Rate.Burst, 1)) * limit.Rate.Every()
-		if err := s.run(ctx, statement{name: name, sql: fitStates, plain: true, args: []any{
-			string(scope.Of), scope.Name, micros(burst),
-		}}); err != nil {
-			return err
-		}
+	if err := s.fitRates(ctx, name, scope); err != nil {
+		return err
 	}
 	if _, capped := limit.Cap(); !capped {
 		return nil
@@ -164,7 +159,27 @@ func (s *Store) RemoveLimit(ctx context.Context, scope later.Scope) error {
 	if len(rows) == 0 {
 		return fmt.Errorf("%s: there is none: %w", name, later.ErrNotFound)
 	}
+	if err := s.fitRates(ctx, name, scope); err != nil {
+		return err
+	}
 	return s.run(ctx, statement{name: name, sql: dropStates, plain: true})
+}
+
+// fitRates has what was used of rates fit into the rate that holds for a scope now, which a tenant
+// may have from [later.ScopeTenants].
+func (s *Store) fitRates(ctx context.Context, name string, scope later.Scope) error {
+	set, err := s.readGates(ctx)
+	if err != nil {
+		return err
+	}
+	rate := set.limits.Of(scope).Rate
+	if rate == (later.Rate{}) {
+		return nil
+	}
+	burst := time.Duration(max(rate.Burst, 1)) * rate.Every()
+	return s.run(ctx, statement{
+		name: name, sql: fitStates, args: []any{string(scope.Of), scope.Name, micros(burst)}, plain: true,
+	})
 }
 
 // Limits implements [later.Limiter].
