@@ -44,6 +44,8 @@ type heldGate struct {
 	// place. There are several only where they ran when the order was set.
 	heads []chosenJob
 	runs  bool // one of an ordered scope does
+	// lapsed are those of an ordered scope whose leases have ended: they wait, and hold back.
+	lapsed []int64
 	// headDue is when the first head may start, if it waits; zero: it runs, or is dead.
 	headDue time.Time
 	let     bool // somebody was let in
@@ -138,6 +140,9 @@ func gatesOf(set *gateSet, scopes []later.Scope, rows []stateRow) map[later.Scop
 		case g.Limit.Ordered:
 			g.Running = append(g.Running, *r.ID)
 			g.runs = g.runs || stands == "runs"
+			if stands == "ended" {
+				g.lapsed = append(g.lapsed, *r.ID)
+			}
 			if *r.Due {
 				g.heads = append(g.heads, chosenJob{*r.ID, *r.Queue, *r.Kind, *r.Tenant})
 			}
@@ -239,10 +244,14 @@ func (a *admission) fence(ctx context.Context) error {
 	for _, g := range a.gates {
 		most, capped := g.Limit.Cap()
 		needed := len(g.Running) + len(g.unseen) + len(g.ended) - most
-		if !g.let || !capped || g.Limit.Ordered || len(g.ended) == 0 || needed <= 0 {
+		ended := g.ended
+		if g.Limit.Ordered { // none but the one that starts may have a lease
+			ended, needed = g.lapsed, len(g.lapsed)
+		}
+		if !g.let || !capped || len(ended) == 0 || needed <= 0 {
 			continue
 		}
-		rows, err := a.conn.Query(ctx, a.store.sql(fenceEnded), g.ended, needed)
+		rows, err := a.conn.Query(ctx, a.store.sql(fenceEnded), ended, needed)
 		if err != nil {
 			return err
 		}
@@ -250,7 +259,7 @@ func (a *admission) fence(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(fenced) < min(needed, len(g.ended)) {
+		if len(fenced) < min(needed, len(ended)) {
 			return errPlaceKept
 		}
 		g.ended = slices.DeleteFunc(g.ended, func(id int64) bool { return slices.Contains(fenced, id) })
@@ -274,6 +283,7 @@ func (a *admission) let(set *gateSet, job *later.Claimed) {
 		}
 		g.recent = append(g.recent, job.ID)
 		g.ended = slices.DeleteFunc(g.ended, func(id int64) bool { return id == job.ID })
+		g.lapsed = slices.DeleteFunc(g.lapsed, func(id int64) bool { return id == job.ID })
 		g.Let(g.now, job.ID)
 	}
 }
