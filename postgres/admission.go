@@ -49,6 +49,7 @@ type heldGate struct {
 	// headDue is when the first head may start, if it waits; zero: it runs, or is dead.
 	headDue time.Time
 	let     bool // somebody was let in
+	started bool // and has a new place
 }
 
 // room is how many jobs may start that were not let in before. One whose claim's answer was lost
@@ -85,6 +86,7 @@ type admission struct {
 	store *Store
 	conn  *pgxpool.Conn
 	gates map[later.Scope]*heldGate // those whose lock it has
+	ends  uint64                    // of [holding], from before the gates were read
 }
 
 // maxRecent bounds what a rate remembers. Chosen: a claim whose answer was lost is made again at
@@ -186,6 +188,7 @@ func (s *Store) admit(ctx context.Context, set *gateSet, scopes []later.Scope, u
 			conn.Release()
 		}
 	}()
+	ends := s.holding.counted()
 	args := stateArgs(set, scopes, unanswered)
 	lock := lockGates
 	if wait {
@@ -215,7 +218,7 @@ func (s *Store) admit(ctx context.Context, set *gateSet, scopes []later.Scope, u
 	if err != nil {
 		return nil, err
 	}
-	return &admission{store: s, conn: conn, gates: gatesOf(set, scopes, rows)}, nil
+	return &admission{store: s, conn: conn, gates: gatesOf(set, scopes, rows), ends: ends}, nil
 }
 
 // end gives up what was not committed.
@@ -248,7 +251,7 @@ func (a *admission) fence(ctx context.Context) error {
 		if g.Limit.Ordered { // none but the one that starts may have a lease
 			ended, needed = g.lapsed, len(g.lapsed)
 		}
-		if !g.let || !capped || len(ended) == 0 || needed <= 0 {
+		if !g.started || !capped || len(ended) == 0 || needed <= 0 {
 			continue
 		}
 		rows, err := a.conn.Query(ctx, a.store.sql(fenceEnded), ended, needed)
@@ -281,7 +284,8 @@ func (a *admission) let(set *gateSet, job *later.Claimed) {
 			g.Running = append(g.Running, job.ID)
 			continue
 		}
-		g.recent = append(g.recent, job.ID)
+		g.started = true
+		g.recent = append(slices.DeleteFunc(g.recent, func(id int64) bool { return id == job.ID }), job.ID)
 		g.ended = slices.DeleteFunc(g.ended, func(id int64) bool { return id == job.ID })
 		g.lapsed = slices.DeleteFunc(g.lapsed, func(id int64) bool { return id == job.ID })
 		g.Let(g.now, job.ID)

@@ -54,9 +54,9 @@ left join lateral (
         case
           when j.lease_until is null then 'waits'
           when j.claimed_at is null then 'doomed' -- its lease is for ending it
+          when j.lease_until < now() then 'ended'
           when ` + unanswered + ` then 'unseen'
-          when j.lease_until >= now() then 'runs'
-          else 'ended'
+          else 'runs'
         end as stands,
         j.run_at, j.run_at <= now() and ` + claimable + ` as due, j.queue::text as queue,
         j.kind::text as kind, j.tenant::text as tenant

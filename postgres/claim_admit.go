@@ -28,8 +28,8 @@ func (g *gateSet) limited(req later.ClaimRequest) bool {
 }
 
 // held notes that the claim has met a scope that lets nobody in for so long by itself.
-func (c *turnClaim) held(scope later.Scope, wait time.Duration) {
-	c.store.holding.close(scope, wait)
+func (c *turnClaim) held(a *admission, scope later.Scope, wait time.Duration) {
+	c.store.holding.close(scope, wait, a.ends)
 	c.wait(wait)
 }
 
@@ -121,18 +121,6 @@ func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 	if len(scopes) == 0 {
 		return c.takeFreely(ctx, lanes)
 	}
-	if len(scopes) > maxGates/2 {
-		gates, err := c.store.standings(ctx, c.set, scopes, c.req.Unanswered)
-		if err != nil {
-			return err
-		}
-		if lanes = c.open(lanes, gates); len(lanes) == 0 {
-			return nil
-		}
-		if lanes, scopes = c.scopesOf(lanes); len(scopes) == 0 {
-			return c.takeFreely(ctx, lanes)
-		}
-	}
 	for try := 1; ; try++ {
 		err := c.admitOnce(ctx, lanes, scopes)
 		again := isAborted(err) || errors.Is(err, errPlaceKept)
@@ -150,7 +138,7 @@ func (c *turnClaim) admitOnce(ctx context.Context, lanes []*turnLane, scopes []l
 	defer a.end(ctx)
 	for _, scope := range scopes {
 		if a.gates[scope] == nil { // another claim has its lock
-			c.held(scope, gateBusy)
+			c.held(a, scope, gateBusy)
 		}
 	}
 	t := c.plan(lanes)
@@ -161,26 +149,15 @@ func (c *turnClaim) admitOnce(ctx context.Context, lanes []*turnLane, scopes []l
 	return c.takeFrom(ctx, t, a)
 }
 
-// open leaves out the lanes whose tenants let nobody in.
-func (c *turnClaim) open(lanes []*turnLane, gates map[later.Scope]*heldGate) (open []*turnLane) {
-	for _, l := range lanes {
-		scope := later.Scope{Of: later.ScopeTenant, Name: l.tenant}
-		g := gates[scope]
-		if g != nil && g.room() == 0 && len(g.chosen())+len(g.unseen) == 0 {
-			c.held(scope, g.recheck())
-			l.closed, l.queue.barren = true, 0
-			continue
-		}
-		open = append(open, l)
-	}
-	c.dropClosed()
-	return open
-}
-
 // dropClosed leaves out closed lanes for the rest of the claim.
 func (c *turnClaim) dropClosed() {
 	for _, q := range c.queues {
-		q.lanes = slices.DeleteFunc(q.lanes, func(l *turnLane) bool { return l.closed })
+		q.lanes = slices.DeleteFunc(q.lanes, func(l *turnLane) bool {
+			if l.wait > 0 { // it may have more
+				c.wait(l.wait)
+			}
+			return l.closed
+		})
 	}
 }
 
@@ -236,7 +213,8 @@ func (c *turnClaim) choose(a *admission, t *taking) {
 	kinds := map[string]int{}
 	asked := func(job chosenJob) bool {
 		most, bounded := c.most[job.kind]
-		return t.total > 0 && t.rooms[job.queue] > 0 && (!bounded || kinds[job.kind] < most) && !c.isLeftOut(job.tenant)
+		return t.total > 0 && t.rooms[job.queue] > 0 && slices.Contains(c.kinds, job.kind) &&
+			(!bounded || kinds[job.kind] < most) && !c.isLeftOut(job.tenant)
 	}
 	take := func(job chosenJob) {
 		t.total--
@@ -311,7 +289,7 @@ func (c *turnClaim) roomOf(a *admission, scope later.Scope, t *taking) int {
 	switch {
 	case room > 0:
 	case t.used[scope] == 0 && len(g.unseen) == 0:
-		c.held(scope, g.recheck())
+		c.held(a, scope, g.recheck())
 	default: // it may have to be asked for what is given again
 		c.wait(g.recheck())
 	}
@@ -321,18 +299,30 @@ func (c *turnClaim) roomOf(a *admission, scope later.Scope, t *taking) int {
 // noteSpent has the claim ask no rate again that has nothing left. Kinds that are full now are left
 // out of what the claim looks for further, so there may be jobs of them that are held back.
 func (c *turnClaim) noteSpent(a *admission) {
+	full := map[string]*heldGate{}
 	for scope, g := range a.gates {
 		if !g.let || g.room() > 0 {
 			continue
 		}
-		if scope.Of == later.ScopeKind {
+		switch scope.Of {
+		case later.ScopeKind:
 			c.wait(g.recheck())
+		case later.ScopeTenant: // it need not be asked again, by the next claim either
+			c.store.holding.close(scope, g.recheck(), a.ends)
+			full[scope.Name] = g
 		}
 		if g.Limit.Rate != (later.Rate{}) {
 			if c.spent == nil {
 				c.spent = map[later.Scope]bool{}
 			}
 			c.spent[scope] = true
+		}
+	}
+	for _, q := range c.queues {
+		for _, l := range q.lanes {
+			if g := full[l.tenant]; g != nil {
+				l.closed, l.wait = true, g.recheck()
+			}
 		}
 	}
 }

@@ -177,6 +177,7 @@ func (c *turnClaim) takeFrom(ctx context.Context, t *taking, a *admission) error
 		}
 	}
 	c.taken(t, jobs)
+	c.dropClosed()
 	slow := isSlow(scan.elapsed(), len(jobs), n*len(c.kinds))
 	for _, q := range c.queues {
 		q.slow = q.slow || q.head && slow

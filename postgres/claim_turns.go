@@ -79,13 +79,14 @@ type turnLane struct {
 	asked   int      // of the next statement
 	rounds  int      // how often it has given what it was asked for
 	visited bool
-	fresh   bool      // news has moved it back, or found it
-	seenAt  time.Time // by the server, of the latest statement that went through it
-	drained bool      // there is nothing more
-	ends    bool      // the turns have got to it when it has given what it was asked for
-	part    int       // of a further turn, which is what it was asked for beyond whole ones
-	before  *turnLane // the lane before it, if it has a part
-	closed  bool      // its limit lets nobody in
+	fresh   bool          // news has moved it back, or found it
+	seenAt  time.Time     // by the server, of the latest statement that went through it
+	drained bool          // there is nothing more
+	ends    bool          // the turns have got to it when it has given what it was asked for
+	part    int           // of a further turn, which is what it was asked for beyond whole ones
+	before  *turnLane     // the lane before it, if it has a part
+	closed  bool          // its limit lets nobody in
+	wait    time.Duration // for so long, from now
 }
 
 const (
@@ -93,6 +94,9 @@ const (
 	// jobs are wanted. Chosen: with a thousand jobs to be claimed, a hundred lanes give ten
 	// each, and looking for them costs a tenth of taking the jobs.
 	fewLanes, manyLanes = 8, 100
+	// manyJobs is how many jobs are asked of each lane where limits may hold back some. Chosen: as
+	// many as of the hundred lanes; who looks at a limit takes what it lets in.
+	manyJobs = 10
 	// moreLanes is how many times as many lanes the next look is for, when those of the
 	// one before had too few jobs, and how many times as many lanes the next statement goes to
 	// behind marks, where most may be empty.
@@ -263,10 +267,13 @@ func (c *turnClaim) next() (lanes []*turnLane) {
 			}
 			wide := room
 			if !q.head { // most of its lanes may be empty
-				wide = max(room, manyLanes)
+				wide = manyLanes
 				for range c.takes {
 					wide = min(wide*moreLanes, maxLanes)
 				}
+			}
+			if c.gated {
+				wide = min(wide, max(room/manyJobs, fewLanes))
 			}
 			level := rest[:min(n, wide)]
 			c.share(level, room)

@@ -28,7 +28,11 @@ type holding struct {
 	closed map[later.Scope]closedGate
 	let    map[int64][]later.Scope // the jobs that fill a place, by this store's doing
 	next   map[string]nextLook     // of kinds
-	now    func() time.Time        // nil is time.Now
+	// ends counts the settlements that freed places, and freed has the count for each scope of
+	// which one did, later than unknown.
+	ends, unknown uint64
+	freed         map[later.Scope]uint64
+	now           func() time.Time // nil is time.Now
 }
 
 // closedGate is a limit that let nobody in.
@@ -80,9 +84,21 @@ func (h *holding) closedTenants() (tenants []string, wait time.Duration) {
 	return tenants, wait
 }
 
-func (h *holding) close(scope later.Scope, wait time.Duration) {
+// counted is how often places have been freed by now, for [holding.close].
+func (h *holding) counted() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.ends
+}
+
+// close notes that a scope lets nobody in, as it was seen after so many ends. If one of its own
+// has come since, it may let somebody in again.
+func (h *holding) close(scope later.Scope, wait time.Duration, ends uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if max(h.freed[scope], h.unknown) > ends {
+		return
+	}
 	if h.closed == nil || len(h.closed) > maxLanes {
 		h.closed = map[later.Scope]closedGate{}
 	}
@@ -107,9 +123,14 @@ func (h *holding) ended(settlements []later.Settlement) (opened bool) {
 	if len(h.let) == 0 {
 		return false
 	}
+	h.ends++
+	if h.freed == nil || len(h.freed) > maxLanes {
+		h.freed, h.unknown = map[later.Scope]uint64{}, h.ends
+	}
 	for _, end := range settlements {
 		for _, scope := range h.let[end.Lease.ID] {
 			delete(h.closed, scope)
+			h.freed[scope] = h.ends
 			opened = true
 		}
 		delete(h.let, end.Lease.ID)

@@ -25,7 +25,7 @@ func testLimitModel(t *testing.T, open Open) {
 				limits: map[later.Scope]later.Limit{}, gates: map[later.Scope]*limitGate{}, paused: map[later.Scope]bool{},
 			}
 			for _, scope := range modelScopes {
-				m.gates[scope] = &limitGate{heads: map[int64]bool{}, maybe: map[int64]bool{}}
+				m.gates[scope] = &limitGate{heads: map[int64]bool{}, maybe: map[int64]bool{}, counted: map[int64]bool{}}
 			}
 			defer m.clear()
 			for range 3 {

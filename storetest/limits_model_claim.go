@@ -120,6 +120,8 @@ func (m *limitModel) claimed(req later.ClaimRequest, c *later.Claimed) {
 	case again && j.state == alive && !m.isPaused(j) && j.due && !j.fenced:
 		if j.ended {
 			m.started(j, c.Now, true)
+		} else {
+			m.givenAgain(j)
 		}
 	case j != nil && m.claimable(j):
 		if (c.LostWorker != "") != j.ended {

@@ -14,6 +14,8 @@ type limitGate struct {
 	limit later.Limit // that holds
 	// low and high are how many starts of a slow rate are used up.
 	low, high int
+	// counted are the jobs whose starts these are.
+	counted map[int64]bool
 	// heads are the jobs for which the others of an ordered scope wait; maybe those that a store
 	// may still take for such, or not.
 	heads, maybe map[int64]bool
@@ -139,15 +141,18 @@ func (m *limitModel) limitsChanged(removed later.Scope) {
 			switch {
 			case isFast(after.Rate), isSlow(after.Rate) && isFast(before.Rate):
 				g.low, g.high = 0, 0
+				clear(g.counted)
 			case isSlow(after.Rate) && isSlow(before.Rate):
 				g.low = min(g.low, after.Rate.Burst)
 			default:
 				g.low = 0
+				clear(g.counted)
 			}
 		}
 		gone := removed == scope || removed == everyTenant && scope.Of == later.ScopeTenant
 		if gone {
 			g.low = 0
+			clear(g.counted)
 		}
 		if after.Ordered && (!before.Ordered || gone || after.OnDead != before.OnDead) {
 			g.begin(m, scope, !before.Ordered || gone)
@@ -256,6 +261,7 @@ func (m *limitModel) started(j *limitJob, at time.Time, again bool) {
 			if !again {
 				g.low++
 			}
+			g.counted[j.ID] = true
 		}
 		if isFast(g.limit.Rate) && !again {
 			g.starts = append(g.starts, at)
@@ -277,6 +283,16 @@ func (m *limitModel) started(j *limitJob, at time.Time, again bool) {
 				})
 			}
 			g.bound = most
+		}
+	}
+}
+
+// givenAgain notes that a claim gave a job again that nobody has seen. It is no start, but a
+// rate that was set meanwhile may not know of the first one.
+func (m *limitModel) givenAgain(j *limitJob) {
+	for _, scope := range m.over(j) {
+		if g := m.gates[scope]; isSlow(g.limit.Rate) && !g.counted[j.ID] {
+			g.high = min(max(g.high, g.low), g.limit.Rate.Burst-1) + 1
 		}
 	}
 }
