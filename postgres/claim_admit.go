@@ -122,7 +122,11 @@ func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 		return c.takeFreely(ctx, lanes)
 	}
 	for try := 1; ; try++ {
-		err := c.admitOnce(ctx, lanes, scopes)
+		missing, err := c.admitOnce(ctx, lanes, scopes, try < maxTries)
+		if len(missing) > 0 {
+			scopes = append(scopes, missing...)
+			continue
+		}
 		again := isAborted(err) || errors.Is(err, errPlaceKept)
 		if err == nil || !again || try == maxTries || !pause(ctx, retryDelay<<(try-1)) {
 			return err
@@ -130,12 +134,19 @@ func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 	}
 }
 
-func (c *turnClaim) admitOnce(ctx context.Context, lanes []*turnLane, scopes []later.Scope) error {
+// admitOnce takes from lanes within one admission. If that has a head that is under further limits,
+// it takes nothing and returns these, but only if more says so.
+func (c *turnClaim) admitOnce(ctx context.Context, lanes []*turnLane, scopes []later.Scope, more bool) (missing []later.Scope, err error) {
 	a, err := c.store.admit(ctx, c.set, scopes, c.req.Unanswered, false)
 	if err != nil {
-		return fmt.Errorf("claim %d jobs: %w", c.room, c.store.classify(err))
+		return nil, fmt.Errorf("claim %d jobs: %w", c.room, c.store.classify(err))
 	}
 	defer a.end(ctx)
+	if more {
+		if missing = c.missing(a, scopes); len(missing) > 0 {
+			return missing, nil
+		}
+	}
 	for _, scope := range scopes {
 		if a.gates[scope] == nil { // another claim has its lock
 			c.held(a, scope, gateBusy)
@@ -144,9 +155,29 @@ func (c *turnClaim) admitOnce(ctx context.Context, lanes []*turnLane, scopes []l
 	t := c.plan(lanes)
 	c.fit(a, t)
 	if len(t.chosen)+len(t.unseen) == 0 && (t.total == 0 || len(t.lanes) == 0) {
-		return nil
+		return nil, nil
 	}
-	return c.takeFrom(ctx, t, a)
+	return nil, c.takeFrom(ctx, t, a)
+}
+
+// missing are the limits of heads that an admission does not have: a head need not be of the lanes
+// from which a claim was about to take.
+func (c *turnClaim) missing(a *admission, scopes []later.Scope) (missing []later.Scope) {
+	for _, g := range a.gates {
+		for _, job := range g.chosen() {
+			asked := slices.Contains(c.kinds, job.kind) && !c.isLeftOut(job.tenant) &&
+				slices.ContainsFunc(c.queues, func(q *turnQueue) bool { return q.name == job.queue && q.room > 0 })
+			if !asked {
+				continue
+			}
+			for _, scope := range c.set.limits.Over(job.queue, job.kind, job.tenant) {
+				if !slices.Contains(scopes, scope) && !slices.Contains(missing, scope) {
+					missing = append(missing, scope)
+				}
+			}
+		}
+	}
+	return missing
 }
 
 // dropClosed leaves out closed lanes for the rest of the claim.

@@ -30,6 +30,34 @@ func testOrdered(t *testing.T, openMore OpenMore) {
 			}
 		})
 
+		// in order: among many tenants under a limit of their own.
+		t.Run("the first one goes on, though it is the turn of another tenant, of a "+way.name, func(t *testing.T) {
+			w := newWorld(t, open)
+			if way.of.Of == later.ScopeTenant {
+				w.limit(later.Scope{Of: later.ScopeQueue, Name: queue}, atMost(2))
+			} else {
+				w.limit(everyTenant, atMost(2))
+			}
+			w.limit(way.set, inOrder)
+			w.enqueueFor("acme", 2)
+			c := w.claim(1)[0]
+			for n := range 40 {
+				w.enqueueFor(fmt.Sprintf("zz%02d", n), 1)
+			}
+			for range 3 {
+				w.endAs(later.OutcomeRetry, c) // without a delay
+				again := w.claim(1)[0]
+				if way.of.Of == later.ScopeTenant { // the others are in no order
+					for again.Tenant != "acme" {
+						w.endAs(later.OutcomeDone, again)
+						again = w.claim(1)[0]
+					}
+				}
+				equal(t, "id", again.ID, c.ID)
+				c = again
+			}
+		})
+
 		for _, outcome := range []later.Outcome{later.OutcomeRetry, later.OutcomeSnoozed} {
 			// in order.
 			t.Run("a job that waits after "+string(outcome)+" holds back those behind it, of a "+way.name, func(t *testing.T) {
