@@ -65,6 +65,20 @@ func TestAsking(t *testing.T) {
 		}
 	})
 
+	t.Run("fewer may wait where tenants take turns", func(t *testing.T) {
+		s := queue(0, 0)
+		for _, c := range []struct {
+			tenant string
+			want   int // so many of 20 ms each last so long with 10 slots
+		}{{"acme", 10}, {"", 50}} {
+			s.learn(s.divide(10, 1000, true), []*later.Claimed{{Record: later.Record{Queue: "q"}}, {Record: later.Record{Queue: "q", Tenant: c.tenant}}})
+			s.queues[0].pace.proven, s.queues[0].more = maxAhead, true
+			if got := s.divide(0, 1000, true).total; got != c.want {
+				t.Errorf("after a job of tenant %q: got %d jobs asked for, want %d", c.tenant, got, c.want)
+			}
+		}
+	})
+
 	t.Run("fewer than were allowed are all there are", func(t *testing.T) {
 		s := queue(0, 0)
 		s.learn(s.divide(10, 1000, true), []*later.Claimed{{Record: later.Record{Queue: "q"}, Limited: true}})

@@ -310,7 +310,8 @@ func (s *shares) learn(asked asking, got []*later.Claimed) {
 	// There may be more under limits than were allowed to come.
 	cut := asked.limited < asked.total && len(got) >= asked.limited
 	count := make([]int, len(s.queues))
-	bytes, once, limited := make([]int, len(s.queues)), make([]bool, len(s.queues)), make([]bool, len(s.queues))
+	bytes := make([]int, len(s.queues))
+	once, limited, turns := make([]bool, len(s.queues)), make([]bool, len(s.queues)), make([]bool, len(s.queues))
 	for _, c := range got {
 		i := 0
 		if len(s.queues) > 1 {
@@ -320,6 +321,7 @@ func (s *shares) learn(asked asking, got []*later.Claimed) {
 		bytes[i] += len(c.Payload)
 		once[i] = once[i] || c.MaxAttempts == 1
 		limited[i] = limited[i] || c.Limited
+		turns[i] = turns[i] || c.Tenant != ""
 	}
 	for _, limit := range asked.limits {
 		i, ok := s.byName[limit.Queue]
@@ -331,7 +333,7 @@ func (s *shares) learn(asked asking, got []*later.Claimed) {
 		}
 		q := &s.queues[i]
 		if count[i] > 0 {
-			q.pace.bytes, q.pace.once = bytes[i]/count[i], once[i]
+			q.pace.bytes, q.pace.once, q.pace.turns = bytes[i]/count[i], once[i], turns[i]
 		}
 		switch {
 		case count[i] >= limit.Limit:
