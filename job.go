@@ -132,6 +132,10 @@ type Claimed struct {
 	// Limited says that a limit holds for the job's queue, kind or tenant. It takes up a place
 	// from the claim on, so a worker starts it ahead of others that wait.
 	Limited bool
+	// Turn is the round of its queue and priority in which the claim's answer has the job, from 0: in
+	// each, a tenant has as many jobs as it weighs. A worker in which jobs wait for a slot goes on in rounds
+	// when a claim brings more.
+	Turn int
 
 	hold *hold
 }

@@ -30,6 +30,7 @@ type attempt struct {
 	stage     stage
 	line      *line // where it waits for a slot
 	rank      int   // in the line: its priority, or firstRank
+	round     int   // in the line, of its rank
 	lowest    bool  // its claim began at the lowest priority
 	held      bool  // it counts among the jobs of its kind
 	last      bool  // of the jobs of its claim

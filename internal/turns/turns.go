@@ -21,7 +21,7 @@ type Order struct {
 // it weighs), the second each one's second; within a round run_at, then id. A tenant's first job is the one
 // that is first by run_at, then id. So the jobs of one tenant alone come by
 // priority, run_at, id, and nothing is allocated for them unless they are of
-// several queues. Each job's queue is one of queues.
+// several queues. Each job is told its round. Each job's queue is one of queues.
 func Sort(jobs []*later.Claimed, queues []string, order Order) {
 	sortQueues(jobs, queues, order.FromLowest)
 	for len(jobs) > 0 {
@@ -55,30 +55,26 @@ func sortQueues(jobs []*later.Claimed, queues []string, fromLowest bool) {
 	})
 }
 
-// turn is a job and the round in which its tenant gets it.
-type turn struct {
-	job   *later.Claimed
-	round int
-}
-
 // takeTurns sorts jobs of one queue and priority, which come by run_at and id,
 // into rounds.
 func takeTurns(jobs []*later.Claimed, weight func(tenant string) int) {
 	if !slices.ContainsFunc(jobs, func(j *later.Claimed) bool { return j.Tenant != jobs[0].Tenant }) {
+		most := 1
+		if weight != nil {
+			most = max(weight(jobs[0].Tenant), 1)
+		}
+		for i, j := range jobs {
+			j.Turn = i / most
+		}
 		return
 	}
-	turns := make([]turn, len(jobs))
 	had := map[string]int{} // by tenant
-	for i, j := range jobs {
-		round := had[j.Tenant]
+	for _, j := range jobs {
+		j.Turn = had[j.Tenant]
 		if weight != nil {
-			round /= max(weight(j.Tenant), 1)
+			j.Turn /= max(weight(j.Tenant), 1)
 		}
-		turns[i] = turn{j, round}
 		had[j.Tenant]++
 	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.round, b.round) })
-	for i, t := range turns {
-		jobs[i] = t.job
-	}
+	slices.SortStableFunc(jobs, func(a, b *later.Claimed) int { return cmp.Compare(a.Turn, b.Turn) })
 }

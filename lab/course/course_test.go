@@ -368,17 +368,20 @@ func TestSoak(t *testing.T) {
 	var r data.Round
 	soaked := track(t, "slow")
 	soaked.Jobs, soaked.Fill, soaked.FillJobs, soaked.Soak = 20, "anything", 30, time.Second
+	began := time.Now()
 	if err := Budget(context.Background(), soaked, &r); err != nil {
 		t.Fatal(err)
 	}
+	took := time.Since(began)
 	jobs, err := os.ReadFile(soaked.Launcher.Env.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Handlers of 0.6 s, one after the other, do two jobs in a second, or one on a busy
-	// machine: they are filled up again. What is measured has handlers that take no time.
-	if n := strings.Count(string(jobs), "\n"); n < 31 || n > 32 {
-		t.Errorf("got %d jobs in all, want 30 and those of the soak again", n)
+	// Handlers of 0.6 s, one after the other, do at least one job in the second, and at most so
+	// many in all the time: they are filled up again. What is measured has handlers that take no time.
+	most := 30 + int(took/(600*time.Millisecond)) + 1
+	if n := strings.Count(string(jobs), "\n"); n < 31 || n > most {
+		t.Errorf("got %d jobs in all, want 31 to %d: 30, and those of the soak again", n, most)
 	}
 	if r.Jobs < 20 || r.Seconds > 10 || soaked.Launcher.Handler != 0 {
 		t.Errorf("got %+v and handlers of %v, want 20 jobs or more, without a pause", r, soaked.Launcher.Handler)
