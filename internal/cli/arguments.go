@@ -17,6 +17,9 @@ var unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
 // noNumber is what pflag says of a number that is none; the rest names Go's parser.
 var noNumber = regexp.MustCompile(`^invalid argument (".*") for "(--[a-z-]+).*" flag: (?s:.*)(?:strconv\.)`)
 
+// noSwitch is what pflag says of a value of a flag that is on or off.
+var noSwitch = regexp.MustCompile(`^invalid argument (".*") for "(--[a-z-]+).*" flag: strconv\.ParseBool`)
+
 // flagError is the error of a flag that is unknown or has a wrong value.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
@@ -33,6 +36,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		})
 		name := strings.SplitN(match[1], "=", 2)[0]
 		text = "unknown flag --" + name + didYouMean("--"+name, names)
+	}
+	if match := noSwitch.FindStringSubmatch(text); match != nil {
+		text = fmt.Sprintf("%s is %s; it is given alone, or is true or false", match[2], match[1])
 	}
 	if match := noNumber.FindStringSubmatch(text); match != nil {
 		text = fmt.Sprintf("%s is %s, which is no whole number", match[2], match[1])

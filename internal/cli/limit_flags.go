@@ -186,11 +186,14 @@ func parseRate(flag, text string) (later.Rate, error) {
 			return later.Rate{}, fault
 		}
 	}
-	rate := later.Rate{N: n, Period: period}
-	if n < 1 || n > maxStarts || period <= 0 { // what is left is checked with its burst
+	switch { // what is left is checked with its burst
+	case n < 1 || n > maxStarts:
+		fault.Reason = fmt.Sprintf("is %q; the number of starts goes from 1 to %d", later.CleanText(text, 40), maxStarts)
+		return later.Rate{}, fault
+	case period <= 0:
 		return later.Rate{}, fault
 	}
-	return rate, nil
+	return later.Rate{N: n, Period: period}, nil
 }
 
 // What a dead job does, as words.
