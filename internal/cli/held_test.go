@@ -121,6 +121,6 @@ func testShowNamesWhatHoldsBack(t *testing.T, s *shell) {
 		if err := store.Beat(t.Context(), later.WorkerInfo{Name: "w2", Queues: []string{later.DefaultQueue}, Kinds: []string{"own"}, Tenants: []string{"acme"}, Slots: 1}); err != nil {
 			t.Fatal(err)
 		}
-		shows(t, "7", "no_tenant", `none of 1 live worker of queue "default" and kind "own" runs jobs of the tenant "zeta"`)
+		shows(t, "7", "no_tenant", `no live worker of queue "default" and kind "own" (there is 1) runs jobs of the tenant "zeta"`)
 	})
 }

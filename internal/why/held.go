@@ -31,21 +31,25 @@ type cause struct {
 
 // because is the reason of a job that is due and held back. The first cause gives the code.
 func because(job *later.JobInfo, causes []cause) Reason {
-	reason := Reason{Code: causes[0].code}
-	var texts []string
+	due := Reason{Code: causes[0].code, Text: fmt.Sprintf("due %s, but", age.Relative(job.RunAt, job.Now))}
+	return due.with(causes, " ")
+}
+
+// with is the reason with causes behind a first word; the next step is that of the first that has one.
+func (r Reason) with(causes []cause, before string) Reason {
 	for _, c := range causes {
-		texts = append(texts, c.text)
-		if reason.Next == "" {
-			reason.Next = c.next
+		r.Text += before + c.text
+		before = ", and "
+		if r.Next == "" {
+			r.Next = c.next
 		}
 		for _, id := range c.jobs {
-			if text := strconv.FormatInt(id, 10); !slices.Contains(reason.Jobs, text) {
-				reason.Jobs = append(reason.Jobs, text)
+			if text := strconv.FormatInt(id, 10); !slices.Contains(r.Jobs, text) {
+				r.Jobs = append(r.Jobs, text)
 			}
 		}
 	}
-	reason.Text = fmt.Sprintf("due %s, but %s", age.Relative(job.RunAt, job.Now), strings.Join(texts, ", and "))
-	return reason
+	return r
 }
 
 // paused are those of its queue, kind and tenant that are.
@@ -97,7 +101,7 @@ func limited(job *later.JobInfo, gates []Gate) []cause {
 
 func full(g Gate, most int) cause {
 	c := cause{code: Full, jobs: g.Standing.Running}
-	raise := fmt.Sprintf("later limit %s --max-running %d", words(g.Scope), most+1)
+	raise := fmt.Sprintf("later limit %s --max-running %d", words(g.Scope), max(most, len(g.Standing.Running))+1)
 	switch n := len(g.Standing.Running); {
 	case most == 0:
 		c.text, c.next = fmt.Sprintf("the limit of %v lets none run", g.Scope), "to let it run: "+raise

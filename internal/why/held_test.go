@@ -75,7 +75,7 @@ func TestHeldBack(t *testing.T) {
 			code: Full, words: []string{`queue "q" runs 3 jobs of at most 3: 1, 2, 3`, "later limit queue q --max-running 4"}, jobs: []string{"1", "2", "3"}},
 		// Case 130: a limit that was lowered below what runs.
 		{name: "a limit below what runs names ten of them", facts: Facts{Gates: []Gate{gate(acme, capOf(1), 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)}},
-			code: Full, words: []string{"runs 12 jobs of at most 1: 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 and 2 more", "tenant 'acme & co' --max-running 2"}},
+			code: Full, words: []string{"runs 12 jobs of at most 1: 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 and 2 more", "tenant 'acme & co' --max-running 13"}},
 		{name: "a limit of none", facts: Facts{Gates: []Gate{gate(kindK, capOf(0))}},
 			code: Full, words: []string{`the limit of kind "k" lets none run`, "later limit kind k --max-running 1"}},
 		{name: "a limit of none that is new", facts: Facts{Gates: []Gate{gate(kindK, capOf(0), 4)}}, code: Full, words: []string{"1 job began before it: 4"}},
@@ -83,7 +83,8 @@ func TestHeldBack(t *testing.T) {
 			words: []string{`kind "k" lets 100 start in 1m, and the next one in 12s (2030-01-31T08:00:12Z)`}},
 		{name: "all that holds it back is named", facts: Facts{Pauses: []later.Pause{pauseOf(queueQ)}, Gates: []Gate{gate(queueQ, capOf(1), 2), soon}},
 			code: Paused, words: []string{"has been paused", "runs 1 job of at most 1: 2", "in 12s", "later resume queue q"}, jobs: []string{"2"}},
-		{name: "without a worker a limit does not matter", facts: Facts{Workers: []later.WorkerInfo{}, Gates: []Gate{gate(queueQ, capOf(1), 2)}}, code: NoWorker},
+		{name: "without a worker a limit is named as well", facts: Facts{Workers: []later.WorkerInfo{}, Gates: []Gate{gate(queueQ, capOf(1), 2)}},
+			code: NoWorker, words: []string{`but no worker is alive, and queue "q" runs 1 job of at most 1: 2; start one: later work`}, jobs: []string{"2"}},
 		{name: "a suspect under a full limit", job: func() *later.JobInfo { j := dueJob(); j.Crashes = 2; return j }(),
 			facts: Facts{Gates: []Gate{gate(queueQ, capOf(1), 2)}}, code: Full},
 		{name: "a suspect under a limit with room", job: func() *later.JobInfo { j := dueJob(); j.Crashes = 2; return j }(),

@@ -96,7 +96,7 @@ func Of(job *later.JobInfo, facts Facts) Reason {
 		return because(job, append(paused, limited...))
 	}
 	if reason := nobody(job, workers); reason.Code != "" {
-		return reason
+		return reason.with(limited, ", and ")
 	}
 	if len(limited) > 0 {
 		return because(job, limited)
@@ -220,19 +220,27 @@ func nobody(job *later.JobInfo, workers []later.WorkerInfo) Reason {
 	case live == 0:
 		return say(NoWorker, due+", but no worker is alive", start)
 	case queue == 0:
-		return say(NoQueue, fmt.Sprintf("%s, but none of %s serves the queue %q", due, plural(live, "live worker", "live workers"), job.Queue), start)
+		return say(NoQueue, fmt.Sprintf("%s, but %s serves the queue %q", due, noneOf(live, ""), job.Queue), start)
 	case kind == 0:
-		return say(NoKind, fmt.Sprintf("%s, but none of %s of queue %q has a handler for the kind %q", due,
-			plural(queue, "live worker", "live workers"), job.Queue, job.Kind), start)
+		return say(NoKind, fmt.Sprintf("%s, but %s has a handler for the kind %q", due,
+			noneOf(queue, fmt.Sprintf(" of queue %q", job.Queue)), job.Kind), start)
 	case tenant == 0:
 		of := fmt.Sprintf("of the tenant %q", job.Tenant)
 		if job.Tenant == "" {
 			of = "without a tenant"
 		}
-		return say(NoTenant, fmt.Sprintf("%s, but none of %s of queue %q and kind %q runs jobs %s", due,
-			plural(kind, "live worker", "live workers"), job.Queue, job.Kind, of), start)
+		return say(NoTenant, fmt.Sprintf("%s, but %s runs jobs %s", due,
+			noneOf(kind, fmt.Sprintf(" of queue %q and kind %q", job.Queue, job.Kind)), of), start)
 	}
 	return Reason{}
+}
+
+// noneOf is the subject of what no live worker does, with their number.
+func noneOf(live int, of string) string {
+	if live == 1 {
+		return "no live worker" + of + " (there is 1)"
+	}
+	return fmt.Sprintf("none of %d live workers%s", live, of)
 }
 
 // Serves reports whether a worker runs jobs of this queue, kind and tenant.
