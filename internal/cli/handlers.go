@@ -38,7 +38,7 @@ func (f *handlerFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.httpKeyFile, "http-key-file", "", "`file` with the keys that sign the requests, one a line (whsec_…); else "+httpKeyVariable)
 	flags.BoolVar(&f.allowPrivate, "allow-private", false, "let --http reach loopback, private and link-local addresses")
 	flags.BoolVar(&f.allowRedirects, "allow-redirects", false, "let --http follow redirects (307, 308) on the same host")
-	flags.IntSliceVar(&f.httpRetry, "http-retry", nil, "answers of --http from 400 to 499 that are retried besides 408, 425 and 429: `status,…`, such as 401,403,404")
+	flags.IntSliceVar(&f.httpRetry, "http-retry", nil, "`answers` of --http from 400 to 499 that are retried besides 408, 425 and 429, such as 401,403,404")
 	addNumber(flags, &f.perHost, "http-per-host", 0, 1, worker.MaxConcurrency, "at most this `number` of requests to one host at once (default half of --concurrency, but at least "+strconv.Itoa(endpoint.DefaultMaxPerHost)+")")
 	addDuration(flags, &f.backoff, "backoff", 0, "time before the first retry; each further one comes after 4 times as long, up to 6h, all ±20% (default 10s)")
 	addDuration(flags, &f.killAfter, "kill-after", command.DefaultKillAfter, "time between SIGTERM and SIGKILL for a command that is to stop")

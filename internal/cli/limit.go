@@ -96,7 +96,12 @@ func parseLimitScope(args []string) (later.Scope, error) {
 	if args[0] == string(later.ScopeTenants) {
 		return everyTenant, nil
 	}
-	return parseScope(args)
+	scope, err := parseScope(args)
+	switch scope.Of {
+	case later.ScopeQueue, later.ScopeKind, later.ScopeTenant:
+		return scope, err
+	}
+	return scope, usageError("a limit is of a queue, a kind, a tenant or tenants, not of %q", later.CleanText(args[0], 40))
 }
 
 func completeLimitScope(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -161,7 +166,7 @@ func (a *App) changeLimit(ctx context.Context, limits later.Limiter, scope later
 
 func (a *App) removeLimit(ctx context.Context, limits later.Limiter, scope later.Scope) error {
 	if err := limits.RemoveLimit(ctx, scope); err != nil {
-		return noScope(err, "`later limit` lists the limits")
+		return noScope(err, fmt.Sprintf("%v has no limit of its own", scope), "`later limit` lists the limits")
 	}
 	return a.tellLimit(ctx, limits, scope)
 }

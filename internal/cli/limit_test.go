@@ -105,7 +105,7 @@ func testLimit(t *testing.T, s *shell) {
 			args  string
 			words []string
 		}{
-			{"team a --max-running 1", []string{`scope is "team"`}},
+			{"team a --max-running 1", []string{"a tenant or tenants", `not of "team"`}},
 			{"queue", []string{"NAME is missing"}},
 			{"tenants acme --max-running 1", []string{"1 argument too many"}},
 			{"--max-running 1", []string{"a limit is of a queue"}},
@@ -135,7 +135,7 @@ func testLimit(t *testing.T, s *shell) {
 		} {
 			s.fails(exitUsage, c.words, append([]string{"limit"}, strings.Fields(c.args)...)...)
 		}
-		s.fails(exitNotFound, []string{`kind "new"`, "`later limit` lists the limits"}, "limit", "kind", "new", "--none")
+		s.fails(exitNotFound, []string{`later: kind "new" has no limit of its own; `, "`later limit` lists the limits"}, "limit", "kind", "new", "--none")
 		if after := s.ok("limit", "--json"); after != before {
 			t.Errorf("got\n%s\nwant the limits as they were:\n%s", after, before)
 		}

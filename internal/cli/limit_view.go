@@ -137,6 +137,15 @@ func (a *App) showLimit(ctx context.Context, store later.Store, limits later.Lim
 		}
 		line("next start", next)
 	}
+	pauses, err := store.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pauses {
+		if p.Scope == scope {
+			line("paused", pausedText(p.By, p.Reason, now.Sub(p.Since)))
+		}
+	}
 	_, err = a.Out.Write([]byte(b.String()))
 	return err
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"time"
@@ -61,7 +62,7 @@ Without a name, it lists what is paused, since when, by whom and why.`,
 		})(cmd, args)
 	}
 	cmd.Flags().StringVar(&by, "by", currentUser(), "`who` pauses it, for those who ask later")
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why, for those who ask later")
 	return cmd
 }
 
@@ -82,7 +83,7 @@ wait look for them at once. What is not paused is refused with exit code 3.`,
 		}
 		return a.looking(func(ctx context.Context, store later.Store, _ []string) error {
 			if err := store.Resume(ctx, scope); err != nil {
-				return noScope(err, "`later pause` lists what is paused")
+				return noScope(err, fmt.Sprintf("resume %v: it is not paused", scope), "`later pause` lists what is paused")
 			}
 			return a.told(scope, "goes on")
 		})(cmd, args)
@@ -90,12 +91,12 @@ wait look for them at once. What is not paused is refused with exit code 3.`,
 	return cmd
 }
 
-// noScope adds to the error of a scope that is not there where to look.
-func noScope(err error, hint string) error {
+// noScope says what is not there of a scope, where the store's error is about a job, and where to look.
+func noScope(err error, text, hint string) error {
 	if !errors.Is(err, later.ErrNotFound) {
 		return err
 	}
-	return (&problem{err: err, code: "not_found", exit: exitNotFound}).next("%s", hint)
+	return (&problem{err: errors.New(text), code: "not_found", exit: exitNotFound}).next("%s", hint)
 }
 
 func completeScope(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

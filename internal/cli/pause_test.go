@@ -56,7 +56,7 @@ func testPause(t *testing.T, s *shell) {
 	})
 	t.Run("resumes, and refuses what is not paused", func(t *testing.T) {
 		s.ok("resume", "queue", "mail")
-		s.fails(exitNotFound, []string{`resume queue "mail"`, "not paused"}, "resume", "queue", "mail")
+		s.fails(exitNotFound, []string{`later: resume queue "mail": it is not paused; `}, "resume", "queue", "mail")
 		s.ok("resume", "kind", "greet")
 		if show := s.ok("show", "1"); !strings.Contains(show, `later resume tenant 'it'\''s'`) {
 			t.Errorf("show: got %q, want the tenant quoted for a shell", show)

@@ -137,9 +137,13 @@ func (a *App) pauseCell(p *pauseView, now time.Time) terminal.Cell {
 	if p == nil {
 		return terminal.Cell{Text: "-", Paint: a.palette.Faint}
 	}
-	text := fmt.Sprintf("for %s by %s", age.Short(now.Sub(p.Since)), p.By)
-	if p.Reason != "" {
-		text += ": " + p.Reason
+	return terminal.Cell{Text: pausedText(p.By, p.Reason, now.Sub(p.Since)), Paint: a.palette.Warn}
+}
+
+func pausedText(by, reason string, since time.Duration) string {
+	text := fmt.Sprintf("for %s by %s", age.Short(since), by)
+	if reason != "" {
+		text += ": " + reason
 	}
-	return terminal.Cell{Text: text, Paint: a.palette.Warn}
+	return text
 }
