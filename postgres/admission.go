@@ -197,10 +197,11 @@ func (s *Store) admit(ctx context.Context, set *gateSet, scopes []later.Scope, u
 	batch := &pgx.Batch{}
 	batch.Queue(begin)
 	batch.Queue(plan)
+	batch.Queue(boundIdle, admissionIdle)
 	batch.Queue(s.sql(lock), args[:2]...)
 	batch.Queue(s.sql(strings.Replace(readStates, "{which}", isLocked, 1)), args...)
 	replies := conn.SendBatch(ctx, batch)
-	for range 3 {
+	for range 4 {
 		if _, err = replies.Exec(); err != nil {
 			break
 		}

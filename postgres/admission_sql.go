@@ -1,6 +1,16 @@
 package postgres
 
+// admissionIdle is after how long the server ends an admission whose process says nothing: it may be
+// stopped or cut off, and others wait for the limits that it has locked. A shorter setting of the role or the
+// database holds on. Chosen: far longer than a round trip.
+const admissionIdle = "5s"
+
 const (
+	// boundIdle sets $1 for the transaction.
+	boundIdle = `
+select set_config('idle_in_transaction_session_timeout', $1, true)
+where current_setting('idle_in_transaction_session_timeout')::interval not between interval '1 ms' and $1::interval`
+
 	// lockKey is the lock of a limit. A lock of the transaction needs no session, and no
 	// row that an old snapshot could keep versions of.
 	lockKey = `hashtextextended('{schema}/' || g.scope || '/' || g.name, 0)`

@@ -95,3 +95,44 @@ func TestCapsHoldAcrossProcesses(t *testing.T) {
 	}
 	t.Logf("peaks: %v", peak)
 }
+
+// A process that is stopped in the middle of a claim holds up a limit for seconds only.
+func TestStoppedAdmission(t *testing.T) {
+	s, conn := planStore(t)
+	execute(t, s, conn, `insert into {schema}.job (kind) values ('work')`)
+	scope := later.Scope{Of: later.ScopeQueue, Name: "default"}
+	if err := s.SetLimit(t.Context(), scope, later.Limit{MaxRunning: new(1)}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	set, err := s.gateSet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := s.admit(t.Context(), set, []later.Scope{scope}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.end(t.Context())
+	other, err := New(s.pool, s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close() })
+	began := time.Now()
+	for {
+		jobs, err := other.Claim(t.Context(), claimRequest(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(jobs) == 1 {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("got no job while another process says nothing, want one when the server has given it up")
+		}
+		pause(t.Context(), 50*time.Millisecond)
+	}
+	if err := stopped.commit(t.Context()); err == nil {
+		t.Error("what was stopped goes on and commits, want an error")
+	}
+}
