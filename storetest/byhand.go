@@ -83,7 +83,7 @@ func testInsertByHand(t *testing.T, start func(t *testing.T) *handWorld) {
 		}
 	})
 
-	// Cases 1, 7, 11, 14: the table refuses what no worker could read.
+	// Cases 1, 7, 11, 14 and 127: the table refuses what no worker could read.
 	t.Run("a row that is nonsense is refused by the table", func(t *testing.T) {
 		w := start(t)
 		for _, payload := range []string{

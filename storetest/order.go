@@ -22,6 +22,7 @@ func testOrder(t *testing.T, open Open) {
 		equalSlices(t, "ids", got, ids)
 	})
 
+	// Case 127: also at the ends of the range.
 	t.Run("a lower priority number runs first", func(t *testing.T) {
 		w := newWorld(t, open)
 		order := []int16{math.MaxInt16, 0, -1, math.MinInt16, 1, 0, -1}

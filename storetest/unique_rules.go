@@ -64,6 +64,20 @@ func testUnique(t *testing.T, open Open) {
 		shows(done, "a", later.UntilDone)
 	})
 
+	// Case 121: at most one, and the rest is dropped.
+	t.Run("while a job runs, each further request is told so, and none waits", func(t *testing.T) {
+		w := newWorld(t, open)
+		u := later.Unique{Key: "k"}
+		id := w.takes(u, later.Options{})
+		running := w.claimThis(id)
+		for range 5 {
+			w.skips(id, u, later.Options{})
+		}
+		equal(t, "jobs", len(w.list(later.Filter{})), 1)
+		w.endAs(later.OutcomeDone, running)
+		w.takes(u, later.Options{})
+	})
+
 	// Case 113: no tenant is one tenant.
 	t.Run("a key is one among the jobs of a tenant and a kind, whatever the queue", func(t *testing.T) {
 		w := newWorld(t, open)
