@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,9 +238,16 @@ func (a *admission) end(ctx context.Context) {
 	a.conn = nil
 }
 
-// errPlaceKept is that a job whose lease had ended has got a new one, when its place was given to
-// another one: whoever gave it begins anew.
-var errPlaceKept = errors.New("a place under a limit is kept by its lease's renewal")
+// placeKept is that a job whose lease had ended keeps its place, which was given to another one: it
+// has got a new lease meanwhile, or somebody has locked its row. Whoever gave the place begins anew.
+type placeKept struct {
+	scope later.Scope
+	ends  uint64 // of the admission
+}
+
+func (e *placeKept) Error() string {
+	return fmt.Sprintf("a place under the limit of %v is kept by the job that had it", e.scope)
+}
 
 // fence takes their leases for good from jobs whose leases had ended, as far as their places are
 // needed for those that were let in.
@@ -264,7 +271,7 @@ func (a *admission) fence(ctx context.Context) error {
 			return err
 		}
 		if len(fenced) < min(needed, len(ended)) {
-			return errPlaceKept
+			return &placeKept{g.scope, a.ends}
 		}
 		g.ended = slices.DeleteFunc(g.ended, func(id int64) bool { return slices.Contains(fenced, id) })
 	}

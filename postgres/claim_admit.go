@@ -15,7 +15,12 @@ import (
 // its connections, and with more limits than that the next statement goes on.
 const maxGates = 64
 
-// limits reports whether a claim may meet a limit.
+// keptTries is how often a claim tries to give a place to another job that its job may still have,
+// until it leaves the limit alone. Chosen: a renewal is seen by the second try; a row that somebody
+// has locked may stay so for hours.
+const keptTries = 3
+
+// limited reports whether a claim may meet a limit.
 func (g *gateSet) limited(req later.ClaimRequest) bool {
 	if g.limits == nil {
 		return false
@@ -121,13 +126,22 @@ func (c *turnClaim) takeAdmitted(ctx context.Context, lanes []*turnLane) error {
 	if len(scopes) == 0 {
 		return c.takeFreely(ctx, lanes)
 	}
+	had := *c.bytes
 	for try := 1; ; try++ {
+		*c.bytes = had // what a try has read counts only if it is committed
 		missing, err := c.admitOnce(ctx, lanes, scopes, try < maxTries)
 		if len(missing) > 0 {
 			scopes = append(scopes, missing...)
 			continue
 		}
-		again := isAborted(err) || errors.Is(err, errPlaceKept)
+		var kept *placeKept
+		again := isAborted(err) || errors.As(err, &kept)
+		if kept != nil && try >= keptTries { // one place must not hold up what other limits let in
+			c.spend(kept.scope)
+			c.store.holding.close(kept.scope, gateRecheck, kept.ends)
+			c.wait(gateRecheck)
+			continue
+		}
 		if err == nil || !again || try == maxTries || !pause(ctx, retryDelay<<(try-1)) {
 			return err
 		}
@@ -276,7 +290,7 @@ func (c *turnClaim) letsChosen(a *admission, t *taking, job chosenJob) bool {
 	scopes := c.set.limits.Over(job.queue, job.kind, job.tenant)
 	for _, scope := range scopes {
 		g := a.gates[scope]
-		if g == nil {
+		if g == nil || c.spent[scope] {
 			return false
 		}
 		room := g.room()
@@ -343,10 +357,7 @@ func (c *turnClaim) noteSpent(a *admission) {
 			full[scope.Name] = g
 		}
 		if g.Limit.Rate != (later.Rate{}) {
-			if c.spent == nil {
-				c.spent = map[later.Scope]bool{}
-			}
-			c.spent[scope] = true
+			c.spend(scope)
 		}
 	}
 	for _, q := range c.queues {
@@ -356,6 +367,14 @@ func (c *turnClaim) noteSpent(a *admission) {
 			}
 		}
 	}
+}
+
+// spend has the claim take no more under a limit.
+func (c *turnClaim) spend(scope later.Scope) {
+	if c.spent == nil {
+		c.spent = map[later.Scope]bool{}
+	}
+	c.spent[scope] = true
 }
 
 // noteStarted notes who fills places.

@@ -138,7 +138,7 @@ func (s *Store) sweepArgs(set *gateSet, req later.SweepRequest) []any {
 	return []any{
 		int32(min(req.Limit, maxClaim)), int32(later.CrashLimit), int32(later.SuspectCrashes),
 		req.Suspect, set.openNames(later.ScopeQueue, req.Queues), set.openNames(later.ScopeKind, req.Kinds),
-		req.Worker, req.Token, micros(req.Lease), !s.config.NoLog, append([]string{}, set.tenants...), req.Tenants, (*int64)(nil),
+		req.Worker, req.Token, micros(req.Lease), !s.config.NoLog, append([]string{}, set.tenants...), req.Tenants, (*int64)(nil), set.version,
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"github.com/later-queue/later"
 )
 
-const sweepTypes = "int, int, int, bool, text[], text[], text, bigint, bigint, bool, text[], text[], bigint"
+const sweepTypes = "int, int, int, bool, text[], text[], text, bigint, bigint, bool, text[], text[], bigint, bigint"
 
 func sweepArgs(limit int) []any {
 	return []any{
-		limit, later.CrashLimit, later.SuspectCrashes, true, []string{"default"}, []string{"work"}, "w", 1, int64(60e6), true, []string{"paused"}, nil, nil,
+		limit, later.CrashLimit, later.SuspectCrashes, true, []string{"default"}, []string{"work"}, "w", 1, int64(60e6), true, []string{"paused"}, nil, nil, 1,
 	}
 }
 

@@ -41,9 +41,10 @@ const suspects = `
   limit 1
 `
 
-// sweptSuspect is the part of sweepJobs; if $13 is an id, it is for that one only.
+// sweptSuspect is the part of sweepJobs; if $13 is an id, it is for that one only. It finds none if the
+// gates are of another version than $14: what was looked up may not hold any more.
 var sweptSuspect = strings.NewReplacer("{what}", "first.ctid", "{queues}", "$5", "{kinds}", "$6", "{suspectCrashes}", "$3",
-	"{crashLimit}", "$2", "{paused}", "$11", "{tenants}", "$12", "{wanted}", "$4", "{only}", "($13::bigint is null or j.id = $13)").Replace(suspects)
+	"{crashLimit}", "$2", "{paused}", "$11", "{tenants}", "$12", "{wanted}", "$4 and exists (select from {schema}.gate_version v where v.one and v.version = $14)", "{only}", "($13::bigint is null or j.id = $13)").Replace(suspects)
 
 // firstSuspect tells which one that is.
 var firstSuspect = strings.NewReplacer("{what}", "first.id, q.queue, k.kind, first.tenant::text", "{queues}", "$1", "{kinds}", "$2",
@@ -118,7 +119,7 @@ func (s *Store) tryAdmit(ctx context.Context, set *gateSet, req later.SweepReque
 		job.Limited = len(scopes) > 0
 		a.let(set, job)
 	}
-	if err := a.commit(ctx); errors.Is(err, errPlaceKept) {
+	if err, kept := a.commit(ctx), (*placeKept)(nil); errors.As(err, &kept) {
 		return nil, later.Scope{}, nil // the next sweep tries again
 	} else if err != nil {
 		return nil, later.Scope{}, err
