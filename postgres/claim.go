@@ -141,7 +141,9 @@ func (g *gateSet) unlimited(req later.ClaimRequest) (*gateSet, later.ClaimReques
 		}
 		req.Tenants = []string{""}
 	}
-	rest := &gateSet{version: g.version, paused: g.paused, tenants: slices.Concat(g.tenants, named)}
+	rest := &gateSet{
+		version: g.version, paused: g.paused, tenants: slices.Concat(g.tenants, named), limits: g.limits, weighed: g.weighed, passed: true,
+	}
 	slices.Sort(rest.tenants)
 	return rest, req
 }

@@ -22,10 +22,11 @@ const keptTries = 3
 
 // limited reports whether a claim may meet a limit.
 func (g *gateSet) limited(req later.ClaimRequest) bool {
-	if g.limits == nil {
+	if g.limits == nil || g.passed {
 		return false
 	}
-	return g.limits.Tenants() ||
+	all, named := g.limits.LimitedTenants() // one that only weighs is held back by nothing
+	return all || len(named) > 0 ||
 		slices.ContainsFunc(req.Queues, func(q later.QueueLimit) bool {
 			return g.limits.Of(later.Scope{Of: later.ScopeQueue, Name: q.Queue}).Holds()
 		}) ||

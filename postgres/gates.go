@@ -27,6 +27,7 @@ type gateSet struct {
 	tenants []string      // that are paused, in order
 	limits  *admit.Limits // nil: none
 	weighed bool          // some tenant has a weight
+	passed  bool          // what limits can hold back is passed over, so only weights matter
 }
 
 const readGates = `

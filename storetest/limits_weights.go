@@ -27,6 +27,21 @@ func testWeights(t *testing.T, open Open) {
 		}
 	})
 
+	t.Run("tenants weigh where no job under a limit is wanted", func(t *testing.T) {
+		w := newWorld(t, open)
+		w.limit(tenant("a"), later.Limit{Weight: 3})
+		w.limit(tenant("c"), atMost(3))
+		for _, name := range []string{"a", "b", "c"} {
+			w.enqueueFor(name, 40)
+		}
+		req := ask(40)
+		req.Free = -1
+		jobs := w.claimWith(req)
+		for name, want := range map[string]int{"a": 30, "b": 10, "c": 0} {
+			equal(t, "jobs of "+name, len(idsFor(name, jobs)), want)
+		}
+	})
+
 	t.Run("whatever the claims' sizes, tenants start as they weigh", func(t *testing.T) {
 		for _, limit := range []int{2, 3, 5, 7, 11, 100} {
 			w := newWorld(t, open)
