@@ -24,7 +24,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 	key, bytes := kindsKey(later.ClaimRequest{Kinds: sortedKinds(req)}), &byteBudget{most: req.MaxBytes}
 	var jobs []*later.Claimed
 	var heldFor time.Duration
-	limitedJobs := 0
+	limitedJobs, rest := 0, false
 	for len(req.Queues) > 0 && len(req.Kinds) > 0 && req.Limit > 0 && !bytes.full() {
 		set, err := s.gateSet(ctx)
 		if err != nil {
@@ -32,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 		}
 		part, by := set.open(req), set
 		limited, cut := set.limited(part), false
-		if free := req.Free - limitedJobs; limited && req.Free > 0 && free > 0 {
+		if free := req.Free - limitedJobs; limited && req.Free > 0 && free > 0 && !rest {
 			cut = free < part.Limit
 			part.Limit = min(part.Limit, free)
 		} else if limited && req.Free != 0 {
@@ -63,6 +63,8 @@ func (s *Store) Claim(ctx context.Context, req later.ClaimRequest) ([]*later.Cla
 			req.Kinds = slices.DeleteFunc(slices.Clone(req.Kinds), func(kind string) bool { return slices.Contains(got.tight, kind) })
 		case !cut || len(got.jobs) < part.Limit:
 			req.Limit = 0
+		default: // with some that are not limited among them, there is room for more that are; the next claim takes it
+			rest = true
 		}
 	}
 	s.holding.setNext(key, queues, heldFor)

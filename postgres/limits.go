@@ -81,17 +81,17 @@ set max_running = excluded.max_running,
     set_at      = excluded.set_at,
     set_by      = excluded.set_by`
 
-	// fitStates is what admit.Gate.Fit says for a rate that has taken the place of another one. A
-	// claim that replaces a state meanwhile has calculated with the new rate.
-	fitStates = `
-update {schema}.gate_state s
-set tat = now() + $3::bigint * interval '1 microsecond'
+	// ratedStates are the scopes whose rates are used up beyond $3 from now, by a limit of $1 and $2.
+	ratedStates = `
+select distinct s.scope, s.name
+from {schema}.gate_state s
 where s.tat > now() + $3::bigint * interval '1 microsecond'
   and case $1
     when 'tenants' then s.scope = 'tenant' and not exists (
       select from {schema}.gate g where g.scope = s.scope and g.name = s.name and g.rate_n is not null)
     else s.scope = $1 and s.name = $2
-  end`
+  end
+order by s.scope, s.name`
 
 	removeLimit = `
 with gone as (
@@ -115,8 +115,9 @@ where g.set_at is not null
 order by g.scope, g.name`
 )
 
-// SetLimit implements [later.Limiter]. Where the scope has no cap yet, it looks through the
-// whole table for jobs of it that run.
+// SetLimit implements [later.Limiter]. Where a cap is set, it looks through the whole table for jobs of the
+// scope that run, and waits up to two seconds for claims and other transactions that were under way. After an error
+// the limit may be set without counting what runs: set it again.
 func (s *Store) SetLimit(ctx context.Context, scope later.Scope, limit later.Limit, by string) error {
 	if err := later.CheckLimit(scope, limit, by); err != nil {
 		return fmt.Errorf("set limit: %w", err)
@@ -177,9 +178,34 @@ func (s *Store) fitRates(ctx context.Context, name string, scope later.Scope) er
 		return nil
 	}
 	burst := time.Duration(max(rate.Burst, 1)) * rate.Every()
-	return s.run(ctx, statement{
-		name: name, sql: fitStates, args: []any{string(scope.Of), scope.Name, micros(burst)}, plain: true,
-	})
+	used, err := query(ctx, s, statement{
+		name: name, sql: ratedStates, args: []any{string(scope.Of), scope.Name, micros(burst)}, plain: true,
+	}, pgx.RowToStructByPos[later.Scope])
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(used, maxGates) {
+		if err := s.fit(ctx, set, some); err != nil {
+			return fmt.Errorf("%s: %w", name, s.classify(err))
+		}
+	}
+	return nil
+}
+
+// fit has what was used of the rates of scopes, which come in order, fit into those of now. It has their
+// locks: a claim that still goes by the old rate would write what it knows.
+func (s *Store) fit(ctx context.Context, set *gateSet, scopes []later.Scope) error {
+	a, err := s.admit(ctx, set, scopes, nil, true)
+	if err != nil {
+		return err
+	}
+	defer a.end(ctx)
+	for _, g := range a.gates {
+		before := g.TAT
+		g.Fit(g.now)
+		g.let = !g.TAT.Equal(before)
+	}
+	return a.write(ctx)
 }
 
 // Limits implements [later.Limiter].

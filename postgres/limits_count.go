@@ -90,8 +90,16 @@ func (s *Store) remember(ctx context.Context, set *gateSet, scopes []later.Scope
 	return a.write(ctx)
 }
 
-// writersDone tells whether every transaction has ended that was writing when $1 was.
-const writersDone = `select txid_snapshot_xmin(txid_current_snapshot()) > $1`
+// claimsDone tells whether every transaction has ended that was writing when $1 was, and every
+// statement that sees the table as before it: a claim that has not found a row yet is no writer. (Statements of other
+// roles are seen by whoever may read all statistics.)
+const claimsDone = `
+select txid_snapshot_xmin(txid_current_snapshot()) > $1
+  and not exists (
+    select
+    from pg_stat_activity a
+    where a.datname = current_database() and a.pid <> pg_backend_pid() and a.state = 'active'
+      and a.backend_type = 'client backend' and age(a.backend_xmin) >= age(($1 % 4294967296)::text::xid))`
 
 // claimsWait bounds how long a new limit waits for claims that were under way. Chosen: far longer
 // than a claim takes; a transaction of somebody else's may be open for hours.
@@ -104,7 +112,7 @@ func (s *Store) awaitClaims(ctx context.Context, name string) error {
 		return err
 	}
 	for began := time.Now(); time.Since(began) < claimsWait && pause(ctx, 20*time.Millisecond); {
-		done, err := query(ctx, s, statement{name: name, sql: writersDone, args: []any{now[0]}, plain: true}, pgx.RowTo[bool])
+		done, err := query(ctx, s, statement{name: name, sql: claimsDone, args: []any{now[0]}, plain: true}, pgx.RowTo[bool])
 		if err != nil || done[0] {
 			return err
 		}
