@@ -56,6 +56,9 @@ func (c *turnClaim) turnOf(l *turnLane) int {
 	turn := c.weightOf(l)
 	if begun := l.queue.begun[l.priority]; begun.jobs > 0 && begun.tenant == l.tenant {
 		turn -= begun.jobs
+		if l.rounds == 0 { // of an earlier claim
+			l.had = begun.jobs
+		}
 	}
 	return max(turn, 1)
 }
@@ -235,7 +238,7 @@ func (c *turnClaim) taken(t *taking, jobs []*later.Claimed) {
 		c.budget -= had.jobs
 		total -= had.jobs
 		t.rooms[q.name] -= had.jobs
-		if had.jobs > 0 {
+		if l.had += had.jobs; had.jobs > 0 {
 			l.from, q.barren = had.last, 0
 		}
 		l.rounds, l.drained, l.seenAt = l.rounds+1, had.jobs < asked, c.now
@@ -247,7 +250,8 @@ func (c *turnClaim) taken(t *taking, jobs []*later.Claimed) {
 	for _, q := range c.queues {
 		q.lanes = slices.DeleteFunc(q.lanes, func(l *turnLane) bool { return l.drained })
 		slices.SortStableFunc(q.lanes, func(a, b *turnLane) int {
-			return cmp.Or(q.level(a, b), cmp.Compare(a.rounds, b.rounds))
+			// Who has had a further turn already comes after those who have not.
+			return cmp.Or(q.level(a, b), cmp.Compare(a.had/c.weightOf(a), b.had/c.weightOf(b)), cmp.Compare(a.rounds, b.rounds))
 		})
 	}
 }

@@ -77,6 +77,7 @@ type turnLane struct {
 	queue   *turnQueue
 	from    position // where to begin
 	asked   int      // of the next statement
+	had     int      // jobs that it has given, with those of a turn that an earlier claim began
 	rounds  int      // how often it has given what it was asked for
 	visited bool
 	fresh   bool          // news has moved it back, or found it
@@ -94,8 +95,9 @@ const (
 	// jobs are wanted. Chosen: with a thousand jobs to be claimed, a hundred lanes give ten
 	// each, and looking for them costs a tenth of taking the jobs.
 	fewLanes, manyLanes = 8, 100
-	// manyJobs is how many jobs are asked of each lane where limits may hold back some. Chosen: as
-	// many as of the hundred lanes; who looks at a limit takes what it lets in.
+	// manyJobs is how many jobs are asked of each lane, where limits may hold back some and more are wanted
+	// than one for each limit of a statement. Chosen: as many as of the hundred lanes; who looks at a limit
+	// takes what it lets in.
 	manyJobs = 10
 	// moreLanes is how many times as many lanes the next look is for, when those of the
 	// one before had too few jobs, and how many times as many lanes the next statement goes to
@@ -273,7 +275,7 @@ func (c *turnClaim) next() (lanes []*turnLane) {
 				}
 			}
 			if c.gated {
-				wide = min(wide, max(room/manyJobs, fewLanes))
+				wide = min(wide, max(room/manyJobs, min(room, maxGates)))
 			}
 			level := rest[:min(n, wide)]
 			c.share(level, room)

@@ -37,6 +37,7 @@ func Limits(t *testing.T, open OpenMore, lacks ...Lack) {
 		{"ordered", testOrdered},
 		{"dead in order", alone(testOrderedDead)},
 		{"weights", alone(testWeights)},
+		{"fair", alone(testFair)},
 		{"requests", alone(testRequests)},
 		{"due", alone(testHeldDue)},
 		{"stress", testLimitStress},
